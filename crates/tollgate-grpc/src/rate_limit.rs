@@ -240,7 +240,9 @@ impl DescriptorStatus<'_> {
             limit.bytes(3, nearest.name.as_bytes());
         });
         out.number(3, of_32_bits(nearest.remaining));
-        out.message(4, |reset| reset.number(1, nearest.reset_seconds));
+        if nearest.reset_seconds > 0 {
+            out.message(4, |reset| reset.number(1, nearest.reset_seconds));
+        }
     }
 }
 

@@ -82,7 +82,9 @@ struct Keys {
 
 impl Keys {
     fn of(policy: &Policy) -> Self {
-        let used = |(i, _): &(usize, &Group)| policy.rules().iter().any(|rule| rule.group() == *i);
+        let used = |(i, group): &(usize, &Group)| {
+            group.value_len() > 0 && policy.rules().iter().any(|rule| rule.group() == *i)
+        };
         let groups = policy.groups().iter().enumerate().filter(used);
         let writes_at_once = |group: &Group| group.is_strict() || group.shards().is_some();
         let groups: Vec<_> = groups.map(|(_, group)| group).collect();

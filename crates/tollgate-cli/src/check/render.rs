@@ -113,7 +113,8 @@ fn rule_text(rule: &RuleReport, out: &mut Page) {
 fn quota_lines(quotas: &[QuotaReport], indent: usize, out: &mut Page) {
     for quota in quotas {
         let QuotaReport { name, words, bound, .. } = quota;
-        line(out, indent, "quota", &format!("\"{name}\": {words}; {bound}"));
+        let bound = if quota.limit == 0 { String::new() } else { format!("; {bound}") };
+        line(out, indent, "quota", &format!("\"{name}\": {words}{bound}"));
     }
 }
 
@@ -123,6 +124,9 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
         [] => String::new(),
         others => format!(", shared with rule \"{}\"", others.join("\", \"")),
     };
+    if memory.value_bytes == 0 {
+        return line(out, 2, "value", "nothing is stored");
+    }
     // An uncharged rule takes no memory.
     let most = if memory.sparse { "at most " } else { "" };
     let value = words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX));

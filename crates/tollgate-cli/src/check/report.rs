@@ -297,6 +297,7 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
 
 fn memory(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> Option<MemoryReport> {
     let group = policy.groups().get(rule.group())?;
+    let surfaces = if group.value_len() == 0 { &[] } else { surfaces };
     let others = policy.rules().iter().enumerate();
     let others = others.filter(|(j, other)| *j != i && other.group() == rule.group());
     Some(MemoryReport {

@@ -105,7 +105,9 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
     }
     let missing = verdict.malformed.unwrap_or("a part is missing");
     let hash = verdict.key_hash.as_deref().unwrap_or(missing);
-    line(out, 2, "key", &format!("{}: {hash}", verdict.key));
+    if verdict.quotas.iter().all(|quota| quota.burst > 0) {
+        line(out, 2, "key", &format!("{}: {hash}", verdict.key));
+    }
     if verdict.malformed.is_some() {
         // Nothing is charged.
     } else if verdict.cost != 1 || verdict.charged != "when a request is admitted" {

@@ -24,7 +24,7 @@ use crate::compile::subsumption::{implies, implies_values};
 use crate::document::deny::{DenyRuleDoc, RuleItem};
 use crate::document::key::KeyDoc;
 use crate::document::root::Document;
-use crate::document::rule::{RuleDoc, TierDoc};
+use crate::document::rule::{QuotaDoc, RuleDoc, TierDoc};
 use crate::json::place::At;
 use crate::surface::Traits;
 
@@ -146,7 +146,7 @@ fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
 
 /// A key is an object, and an object serves requests one at a time.
 fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
-    let is_spread = rule.shards.is_some();
+    let is_spread = rule.shards.is_some() || rule.quotas().all(QuotaDoc::is_closed);
     if !is_spread && rule.key.0.iter().all(|part| part.source.about().has_few_values) {
         let which =
             if rule.key.0.is_empty() { "one Durable Object" } else { "a few Durable Objects" };

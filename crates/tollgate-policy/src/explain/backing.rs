@@ -51,7 +51,9 @@ impl<'p> Explain<'p> {
 
     /// True when the client can choose the count that limits it.
     fn is_written(&self, rule: &Rule) -> bool {
+        let group = self.0.groups.get(usize::from(rule.terms.group));
         !matches!(rule.terms.action, Action::Mark(_))
+            && group.is_some_and(|group| group.value_len > 0)
             && items(self.key_of_rule(rule)).any(|item| item.origin() == Origin::Client)
     }
 

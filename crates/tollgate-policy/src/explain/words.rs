@@ -119,6 +119,9 @@ pub fn utc_offset(minutes: i16) -> String {
 pub fn decision(decision: &Decision, limiter: &Limiter) -> String {
     let burst = limiter.capacity();
     let Decision { remaining, retry_after, .. } = *decision;
+    if decision.limit == 0 {
+        return "denies every request".to_owned();
+    }
     match (decision.verdict, retry_after) {
         (Verdict::Allow, _) => format!("admits it; {remaining} of {burst} left"),
         (Verdict::Delay(after), _) => {

@@ -95,7 +95,9 @@ impl Suggest {
             Self { bounds, sets: Vec::new(), series: Vec::new(), shares: Share::USUAL.to_vec() };
         for set in policy.quota_sets() {
             let first = suggest.series.len();
-            suggest.series.extend(series_of(policy, set, bounds));
+            if !set.is_closed() {
+                suggest.series.extend(series_of(policy, set, bounds));
+            }
             suggest.sets.push(first..suggest.series.len());
         }
         suggest
