@@ -25,6 +25,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("extremes.txt", include_str!("extremes.txt")),
     ("carry.txt", include_str!("carry.txt")),
     ("debit.txt", include_str!("debit.txt")),
+    ("within.txt", include_str!("within.txt")),
 ];
 
 /// One trace from a state never seen.
@@ -66,6 +67,8 @@ pub struct Row {
 pub enum Event {
     /// A request of this cost; `peek` if it must change nothing.
     Check { cost: u64, peek: bool, expected: Expected },
+    /// A request of this cost with a limit of its own, at most the quota's.
+    Within { limit: u64, cost: u64, expected: Expected },
     /// Take back the cost that was admitted then.
     Refund { cost: u64, charged_at_ns: u64 },
     /// Record these units on every quota, whether or not they fit.
@@ -239,6 +242,10 @@ fn row(line: usize, content: &str) -> Result<Row, String> {
         retry_after_ns: optional_span_ns(retry_after)?,
         reset_after_ns: optional_span_ns(reset_after)?,
     };
+    if let Some((cost, limit)) = words[1].split_once('@') {
+        let event = Event::Within { limit: number(limit)?, cost: number(cost)?, expected };
+        return Ok(Row { line, at_ns, event });
+    }
     let peek = words[1].ends_with('?');
     let cost = number(words[1].trim_end_matches('?'))?;
     Ok(Row { line, at_ns, event: Event::Check { cost, peek, expected } })

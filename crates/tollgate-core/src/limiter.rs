@@ -83,6 +83,34 @@ impl Limiter {
         self.limit() == 0
     }
 
+    /// The limiter of a request with a limit of its own, on the same states: it allows the request
+    /// where the counted units and the cost are at most `limit`, or at most this limiter's limit if
+    /// that is less. 0 denies. Everything else is by this limiter's limit: the length of states, the
+    /// bound, foreign states, debits. Requests with different limits share one count.
+    ///
+    /// `None` where a state is a debt and not a count, and with a penalty.
+    ///
+    /// Limit 100 per minute, 12 used: a request with the limit 10 is denied, one with 20 has 8 left.
+    #[must_use]
+    pub const fn within(&self, limit: u64) -> Option<Self> {
+        let method = match self.method {
+            Method::FixedWindow(window) => Method::FixedWindow(window.within(limit)),
+            Method::CalendarWindow(window) => Method::CalendarWindow(window.within(limit)),
+            Method::SlidingWindow(window) => Method::SlidingWindow(window.within(limit)),
+            Method::SlidingBuckets(buckets) => Method::SlidingBuckets(buckets.within(limit)),
+            Method::SlidingLog(log) => Method::SlidingLog(log.within(limit)),
+            Method::Gcra(_)
+            | Method::TokenBucket(_)
+            | Method::LeakyBucket(_)
+            | Method::LeakyQueue(_)
+            | Method::Holds(_) => return None,
+        };
+        match self.penalty {
+            None => Some(Self { method, penalty: None }),
+            Some(_) => None,
+        }
+    }
+
     /// Bytes of one state: 8 for GCRA, up to 8,200 for a log of 1024; 16 more with a
     /// [penalty](Limiter::with_penalty).
     #[must_use]

@@ -67,6 +67,13 @@ impl Quota {
         Ok(Self { limit: 0, window, burst: 0, strict: false })
     }
 
+    /// The same quota for a request with a limit of its own, at most [`Quota::limit`]: it fits where
+    /// the counted units and its cost are at most the burst.
+    pub(crate) const fn within(mut self, limit: u64) -> Self {
+        self.burst = if limit < self.limit { limit } else { self.limit };
+        self
+    }
+
     /// The same quota allowing `burst` units at once when idle, in place of `limit`. The window
     /// counters and the log have no burst and reject one that differs
     /// ([`Limiter::new`](crate::Limiter::new)).

@@ -25,3 +25,4 @@ mod oracle;
 mod penalty;
 mod recorded;
 mod support;
+mod within;

@@ -48,6 +48,8 @@ pub fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
     out.extend(quota.window().as_nanos().to_le_bytes());
     match limiter.calendar() {
         Some(calendar) => out.extend([calendar.to_bytes(), [0; 4]].as_flattened()),
+        // The limit of one request is no parameter.
+        None if !algorithm.has_burst() => out.extend(quota.limit().to_le_bytes()),
         None => out.extend(quota.burst().to_le_bytes()),
     }
     if let Some(penalty) = limiter.penalty() {

@@ -65,13 +65,19 @@ impl CalendarWindow {
         cost: u64,
     ) -> (Decision, CalendarWindowState) {
         let now = now.min(LATEST);
-        let limit = self.quota.limit();
-        let (window, end_at) = self.bring_to(state, now, cost);
-        let next = CalendarWindowState { count: window.count.saturating_add(cost), ..window };
-        let reset_after = end_at.since(now);
-        let decision = Decision::of_count(limit, window.count, cost, reset_after);
-        let is_charged = decision.is_admitted() && cost > 0;
-        (decision, if is_charged { next } else { state })
+        let allowed = self.quota.burst();
+        let (window, end_at) = self.bring_to(state, now, cost, allowed);
+        let decision = Decision::of_count(allowed, window.count, cost, end_at.since(now));
+        if !decision.is_admitted() || cost == 0 {
+            return (decision, state);
+        }
+        let window = match self.quota.limit() {
+            limit if limit == allowed => window,
+            limit => self.bring_to(state, now, cost, limit).0,
+        };
+        let count = window.count.saturating_add(cost);
+        let remaining = allowed.saturating_sub(count);
+        (Decision { remaining, ..decision }, CalendarWindowState { count, ..window })
     }
 
     /// The state with `charge` taken back at `now`: exact in the window that is counted and in the
@@ -106,7 +112,7 @@ impl CalendarWindow {
         now: Timestamp,
     ) -> CalendarWindowState {
         let limit = self.quota.limit();
-        let (window, _) = self.bring_to(state, now.min(LATEST), units.min(limit));
+        let (window, _) = self.bring_to(state, now.min(LATEST), units.min(limit), limit);
         let most = most_counted(limit).max(window.count);
         CalendarWindowState { count: window.count.saturating_add(units).min(most), ..window }
     }
@@ -123,6 +129,11 @@ impl CalendarWindow {
         // Before the start, a late clock still gets the end of this window.
         let idle_at = if state.count == 0 { window.start_at } else { window.end_at };
         idle_at.saturating_add(ALLOWED_SKEW)
+    }
+
+    /// The same counts for a request with this limit.
+    pub(crate) const fn within(self, limit: u64) -> Self {
+        Self { quota: self.quota.within(limit), ..self }
     }
 
     /// The algorithm's quota; its window is the longest of the calendar.
@@ -148,12 +159,13 @@ impl CalendarWindow {
     }
 
     /// The window that `now` counts in, and its end. Any start is a state: it belongs to the window
-    /// that contains it.
+    /// that contains it. A foreign count is kept as far as `cost` fits in `limit`.
     fn bring_to(
         &self,
         state: CalendarWindowState,
         now: Timestamp,
         cost: u64,
+        limit: u64,
     ) -> (CalendarWindowState, Timestamp) {
         let current = self.calendar.span_of(now);
         let counted_at = state.start_at.min(LATEST);
@@ -174,7 +186,7 @@ impl CalendarWindow {
         if !is_foreign(counted.start_at, now) {
             return (CalendarWindowState { start_at: counted.start_at, ..state }, counted.end_at);
         }
-        let count = kept(state.count, self.quota.limit(), cost);
+        let count = kept(state.count, limit, cost);
         let foreign =
             CalendarWindowState { start_at: current.start_at, count, ..Default::default() };
         (foreign, current.end_at)
@@ -185,7 +197,7 @@ impl Step for CalendarWindow {
     type State = CalendarWindowState;
 
     fn limit(&self) -> u64 {
-        self.quota().limit()
+        self.quota().burst()
     }
 
     fn check_slow(

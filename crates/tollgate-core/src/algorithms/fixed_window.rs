@@ -63,13 +63,17 @@ impl FixedWindow {
         cost: u64,
     ) -> (Decision, FixedWindowState) {
         let now = now.min(LATEST);
-        let limit = self.quota.limit();
-        let window = self.bring_to(state, now, cost);
-        let next = FixedWindowState { count: window.count.saturating_add(cost), ..window };
+        let allowed = self.quota.burst();
+        let window = self.bring_to(state, now, cost, allowed);
         let reset_after = end_of(window.index, self.quota.window()).since(now);
-        let decision = Decision::of_count(limit, window.count, cost, reset_after);
-        let is_charged = decision.is_admitted() && cost > 0;
-        (decision, if is_charged { next } else { state })
+        let decision = Decision::of_count(allowed, window.count, cost, reset_after);
+        if !decision.is_admitted() || cost == 0 {
+            return (decision, state);
+        }
+        let window = self.bring_to(state, now, cost, self.quota.limit());
+        let count = window.count.saturating_add(cost);
+        let remaining = allowed.saturating_sub(count);
+        (Decision { remaining, ..decision }, FixedWindowState { count, ..window })
     }
 
     /// The state with `charge` taken back at `now`: exact while its window is the one counted;
@@ -93,7 +97,7 @@ impl FixedWindow {
     #[must_use]
     pub fn debit(&self, state: FixedWindowState, units: u64, now: Timestamp) -> FixedWindowState {
         let limit = self.quota.limit();
-        let window = self.bring_to(state, now, units.min(limit));
+        let window = self.bring_to(state, now, units.min(limit), limit);
         let most = most_counted(limit).max(window.count);
         FixedWindowState { count: window.count.saturating_add(units).min(most), ..window }
     }
@@ -105,6 +109,11 @@ impl FixedWindow {
         // Before the start, a late clock still gets the end of this window.
         let start = Timestamp::start_of(state.index, self.quota.window());
         if state.count == 0 { start } else { start.saturating_add(self.quota.window()) }
+    }
+
+    /// The same counts for a request with this limit.
+    pub(crate) const fn within(self, limit: u64) -> Self {
+        Self { quota: self.quota.within(limit), ..self }
     }
 
     /// The algorithm's quota.
@@ -119,8 +128,14 @@ impl FixedWindow {
         self.quota.limit().saturating_mul(2)
     }
 
-    /// The window that `now` counts in.
-    fn bring_to(&self, state: FixedWindowState, now: Timestamp, cost: u64) -> FixedWindowState {
+    /// The window that `now` counts in. A foreign count is kept as far as `cost` fits in `limit`.
+    fn bring_to(
+        &self,
+        state: FixedWindowState,
+        now: Timestamp,
+        cost: u64,
+        limit: u64,
+    ) -> FixedWindowState {
         let span = self.quota.window();
         let index = now.index_of(span);
         if index == state.index {
@@ -131,7 +146,7 @@ impl FixedWindow {
         }
         match effective_now(Timestamp::start_of(state.index, span), now) {
             Some(_) => state,
-            None => FixedWindowState { index, count: kept(state.count, self.quota.limit(), cost) },
+            None => FixedWindowState { index, count: kept(state.count, limit, cost) },
         }
     }
 }
@@ -145,7 +160,7 @@ impl Step for FixedWindow {
     type State = FixedWindowState;
 
     fn limit(&self) -> u64 {
-        self.quota().limit()
+        self.quota().burst()
     }
 
     #[inline]
@@ -157,7 +172,7 @@ impl Step for FixedWindow {
         record: impl FnOnce(FixedWindowState),
     ) -> Option<Decision> {
         // One comparison for both ends: 0 becomes the greatest number.
-        if cost.wrapping_sub(1) >= self.quota.limit() {
+        if cost.wrapping_sub(1) >= self.quota.burst() {
             return None;
         }
         let look = self.look_fast(state, now)?;
@@ -176,7 +191,7 @@ impl Step for FixedWindow {
     /// same.
     #[inline]
     fn look_fast(&self, state: FixedWindowState, now: Timestamp) -> Option<Decision> {
-        let (limit, window) = (self.quota.limit(), self.quota.window());
+        let (limit, window) = (self.quota.burst(), self.quota.window());
         if now > NEAR || state.index > self.last_index {
             return None;
         }

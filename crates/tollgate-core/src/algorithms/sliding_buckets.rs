@@ -124,7 +124,7 @@ impl SlidingBuckets {
     #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, counters)) = self.shape.split_mut(state) else {
-            return Decision::of_no_state(self.quota.limit());
+            return Decision::of_no_state(self.quota.burst());
         };
         let ring = Ring::read(header, self.shape);
         if let Some((decision, next)) = self.decide_fast(ring, counters, now, cost) {
@@ -134,9 +134,13 @@ impl SlidingBuckets {
             return decision;
         }
         let moment = self.moment(ring, counters, now, cost);
-        let decision = self.decide(counters, &moment, cost);
+        let mut decision = self.decide(counters, &moment, cost);
         if decision.is_admitted() && cost > 0 {
             self.record(header, counters, &moment, cost);
+            if moment.is_anew {
+                let used = moment.ring.sum.saturating_add(cost);
+                decision.remaining = self.quota.burst().saturating_sub(used);
+            }
         }
         decision
     }
@@ -146,7 +150,7 @@ impl SlidingBuckets {
     #[inline(never)]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, counters)) = self.shape.split(state) else {
-            return Decision::of_no_state(self.quota.limit());
+            return Decision::of_no_state(self.quota.burst());
         };
         let ring = Ring::read(header, self.shape);
         if let Some((decision, _)) = self.decide_fast(ring, counters, now, cost) {
@@ -168,7 +172,7 @@ impl SlidingBuckets {
         now: Timestamp,
         cost: u64,
     ) -> Option<(Decision, Ring)> {
-        let limit = self.quota.limit();
+        let limit = self.quota.burst();
         if ring.newest > self.last || now > LATEST || !(1..=limit).contains(&cost) {
             return None;
         }
@@ -250,6 +254,11 @@ impl SlidingBuckets {
         (self.shape, self.quota.window()) == (other.shape, other.quota.window())
     }
 
+    /// The same counts for a request with this limit.
+    pub(crate) const fn within(self, limit: u64) -> Self {
+        Self { quota: self.quota.within(limit), ..self }
+    }
+
     /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
@@ -286,10 +295,13 @@ impl SlidingBuckets {
         let newest_at = Timestamp::start_of(ring.newest, self.sub_window);
         let Some(at) = effective_now(newest_at, now) else {
             let index = now.index_of(self.sub_window);
-            let sum = kept(ring.sum, self.quota.limit(), cost);
-            let ring = Ring { newest: index, oldest: index, sum };
+            let kept = |limit| {
+                let sum = kept(ring.sum, limit, cost);
+                Ring { newest: index, oldest: index, sum }
+            };
+            let (ring, counting) = (kept(self.quota.limit()), kept(self.quota.burst()));
             let left = self.reaches_for;
-            return Moment { now, index, ring, counting: ring, left, is_anew: true };
+            return Moment { now, index, ring, counting, left, is_anew: true };
         };
         let mut index = ring.newest;
         let mut elapsed = at.since(newest_at);
@@ -311,7 +323,7 @@ impl SlidingBuckets {
     fn decide(&self, counters: &Counters, moment: &Moment, cost: u64) -> Decision {
         let faded = if self.is_weighted { self.faded(counters, moment) } else { 0 };
         let used = moment.counting.sum.saturating_sub(faded);
-        let counted = Counted { limit: self.quota.limit(), used, now: moment.now };
+        let counted = Counted { limit: self.quota.burst(), used, now: moment.now };
         let charged = if counted.admits(cost) { cost } else { 0 };
         counted.decide(cost, |units| {
             if self.is_weighted {

@@ -50,7 +50,10 @@ struct Moment {
     expired: u64,
     /// The units that count.
     used: u64,
-    /// True when the clock was reset: the log is then replaced by `used` entries at `at`.
+    /// The units that stay counted: as many, but in a foreign log as many as the cost leaves room
+    /// for in the quota, whatever the request's own limit is.
+    kept: u64,
+    /// True when the clock was reset: the log is then replaced by `kept` entries at `at`.
     is_anew: bool,
 }
 
@@ -81,12 +84,16 @@ impl SlidingLog {
     #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, entries)) = self.split_mut(state) else {
-            return Decision::of_no_state(self.0.limit());
+            return Decision::of_no_state(self.0.burst());
         };
         let moment = self.moment(Log::read(header, entries, self.0.limit()), entries, now, cost);
-        let decision = self.decide(entries, &moment, cost);
+        let mut decision = self.decide(entries, &moment, cost);
         if decision.is_admitted() && cost > 0 {
             *header = record(entries, &moment, cost);
+            if moment.is_anew {
+                let used = moment.kept.saturating_add(cost);
+                decision.remaining = self.0.burst().saturating_sub(used);
+            }
         }
         decision
     }
@@ -96,7 +103,7 @@ impl SlidingLog {
     #[inline(never)]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, entries)) = self.split(state) else {
-            return Decision::of_no_state(self.0.limit());
+            return Decision::of_no_state(self.0.burst());
         };
         let moment = self.moment(Log::read(header, entries, self.0.limit()), entries, now, cost);
         self.decide(entries, &moment, cost)
@@ -127,10 +134,10 @@ impl SlidingLog {
         let limit = self.0.limit();
         let added = units.min(limit);
         let moment = self.moment(Log::read(header, entries, limit), entries, now, added);
-        let dropped = moment.used.saturating_add(added).saturating_sub(limit);
+        let dropped = moment.kept.saturating_add(added).saturating_sub(limit);
         let expired = moment.expired.saturating_add(dropped);
-        let used = moment.used.saturating_sub(dropped);
-        *header = record(entries, &Moment { expired, used, ..moment }, added);
+        let kept = moment.kept.saturating_sub(dropped);
+        *header = record(entries, &Moment { expired, kept, ..moment }, added);
     }
 
     /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch
@@ -161,6 +168,11 @@ impl SlidingLog {
         *next_header = header_of(next.start, next.len);
     }
 
+    /// The same entries for a request with this limit.
+    pub(crate) const fn within(self, limit: u64) -> Self {
+        Self(self.0.within(limit))
+    }
+
     /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
@@ -178,17 +190,17 @@ impl SlidingLog {
         let now = now.min(LATEST);
         let (limit, window) = (self.0.limit(), self.0.window());
         let Some(at) = effective_now(log.newest_at, now) else {
-            let used = kept(log.len, limit, cost);
-            return Moment { log, now, at: now, expired: log.len, used, is_anew: true };
+            let [used, kept] = [self.0.burst(), limit].map(|limit| kept(log.len, limit, cost));
+            return Moment { log, now, at: now, expired: log.len, used, kept, is_anew: true };
         };
         let expired = log.count_while(entries, |made_at| made_at.saturating_add(window) <= at);
         let used = log.len.saturating_sub(expired);
-        Moment { log, now, at, expired, used, is_anew: false }
+        Moment { log, now, at, expired, used, kept: used, is_anew: false }
     }
 
     #[inline]
     fn decide(&self, entries: &Entries, moment: &Moment, cost: u64) -> Decision {
-        let counted = Counted { limit: self.0.limit(), used: moment.used, now: moment.now };
+        let counted = Counted { limit: self.0.burst(), used: moment.used, now: moment.now };
         counted.decide(cost, |units| self.left_at(entries, moment, units))
     }
 
@@ -224,9 +236,9 @@ impl SlidingLog {
 fn record(entries: &mut Entries, moment: &Moment, cost: u64) -> Header {
     let log = moment.log;
     let (start, len, added) = if moment.is_anew {
-        (0, 0, moment.used.saturating_add(cost))
+        (0, 0, moment.kept.saturating_add(cost))
     } else {
-        (log.place(moment.expired), moment.used, cost)
+        (log.place(moment.expired), moment.kept, cost)
     };
     let end = len.saturating_add(added);
     let log = Log { start, ..log };

@@ -66,15 +66,16 @@ impl SlidingWindow {
         cost: u64,
     ) -> (Decision, SlidingWindowState) {
         let now = now.min(LATEST);
-        let limit = self.quota.limit();
-        let window = self.bring_to(state, now, cost);
-        if cost > limit {
+        let allowed = self.quota.burst();
+        let window = self.bring_to(state, now, cost, allowed);
+        if cost > allowed {
             return (self.decision(Verdict::Deny, window, now, None), state);
         }
-        if cost > 0 && self.used(window, now).saturating_add(cost) > limit {
+        if cost > 0 && self.used(window, now).saturating_add(cost) > allowed {
             let retry_after = self.admits_at(window, cost).since(now);
             return (self.decision(Verdict::Deny, window, now, Some(retry_after)), state);
         }
+        let window = self.bring_to(state, now, cost, self.quota.limit());
         let next = SlidingWindowState { current: window.current.saturating_add(cost), ..window };
         let decision = self.decision(Verdict::Allow, next, now, None);
         (decision, if cost == 0 { state } else { next })
@@ -112,7 +113,7 @@ impl SlidingWindow {
         now: Timestamp,
     ) -> SlidingWindowState {
         let limit = self.quota.limit();
-        let window = self.bring_to(state, now, units.min(limit));
+        let window = self.bring_to(state, now, units.min(limit), limit);
         let current = window.current.saturating_add(units).min(most_counted(limit));
         SlidingWindowState { current, ..window }
     }
@@ -145,6 +146,11 @@ impl SlidingWindow {
         next.max(Span::from_nanos(decayed))
     }
 
+    /// The same counts for a request with this limit.
+    pub(crate) const fn within(self, limit: u64) -> Self {
+        Self { quota: self.quota.within(limit), ..self }
+    }
+
     /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
@@ -159,12 +165,19 @@ impl SlidingWindow {
         if self.quota.is_strict() { twice.saturating_sub(1) } else { twice }
     }
 
-    /// The window that `now` counts in; impossible counts are reduced to the most that is used.
-    fn bring_to(&self, state: SlidingWindowState, now: Timestamp, cost: u64) -> SlidingWindowState {
-        let (span, limit) = (self.quota.window(), self.quota.limit());
+    /// The window that `now` counts in; impossible counts are reduced to the most that is used. A
+    /// foreign count is kept as far as `cost` fits in `limit`.
+    fn bring_to(
+        &self,
+        state: SlidingWindowState,
+        now: Timestamp,
+        cost: u64,
+        limit: u64,
+    ) -> SlidingWindowState {
+        let (span, most) = (self.quota.window(), most_counted(self.quota.limit()));
         let index = now.index_of(span);
-        let previous = state.previous.min(most_counted(limit));
-        let current = state.current.min(most_counted(limit));
+        let previous = state.previous.min(most);
+        let current = state.current.min(most);
         if index > state.index {
             let next_index = state.index.saturating_add(1);
             let previous = if index == next_index { current } else { 0 };
@@ -213,7 +226,7 @@ impl SlidingWindow {
             _ => left,
         };
         let retry_after = retry_after.map(|(_, wait)| wait);
-        Decision { verdict, limit: self.quota.limit(), remaining, retry_after, reset_after }
+        Decision { verdict, limit: self.quota.burst(), remaining, retry_after, reset_after }
     }
 
     /// The estimate at `now`, rounded: previous x (window - elapsed) / window + current. On a late
@@ -254,7 +267,7 @@ impl SlidingWindow {
     /// In which window `cost` fits first, and how much of that window is left then.
     #[inline]
     fn fits(&self, window: SlidingWindowState, cost: u64) -> (Turn, Span) {
-        let room = self.quota.limit().saturating_sub(cost);
+        let room = self.quota.burst().saturating_sub(cost);
         match room.checked_sub(window.current) {
             // This window's own units leave room: the previous ones have to decay.
             Some(room) => (Turn::This, self.weighs_at_most(window.previous, room)),
@@ -277,7 +290,7 @@ impl SlidingWindow {
         now: Timestamp,
         retry_after: Option<Span>,
     ) -> Decision {
-        let limit = self.quota.limit();
+        let limit = self.quota.burst();
         let remaining = limit.saturating_sub(self.used(window, now));
         let until_at = if remaining > 0 {
             let span = self.quota.window();
@@ -300,7 +313,7 @@ impl Step for SlidingWindow {
     type State = SlidingWindowState;
 
     fn limit(&self) -> u64 {
-        self.quota().limit()
+        self.quota().burst()
     }
 
     /// In the window of the state, with possible counts. The estimate is computed once.
@@ -312,7 +325,7 @@ impl Step for SlidingWindow {
         cost: u64,
         record: impl FnOnce(SlidingWindowState),
     ) -> Option<Decision> {
-        let limit = self.quota.limit();
+        let limit = self.quota.burst();
         // One comparison for both ends: 0 becomes the greatest number.
         if cost.wrapping_sub(1) >= limit {
             return None;
@@ -337,7 +350,7 @@ impl Step for SlidingWindow {
     fn look_fast(&self, state: SlidingWindowState, now: Timestamp) -> Option<Decision> {
         let left = self.left_fast(state, now)?;
         let used = self.weight(state.previous, left).wrapping_add(state.current);
-        let remaining = self.quota.limit().saturating_sub(used);
+        let remaining = self.quota.burst().saturating_sub(used);
         Some(self.answer(state, left, Verdict::Allow, remaining, None))
     }
 

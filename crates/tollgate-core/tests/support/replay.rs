@@ -34,6 +34,18 @@ pub fn run(case: &Case) -> Vec<String> {
                 }
                 differs(&answer, expected)
             }
+            Event::Within { limit, cost, expected } => {
+                let whole = buckets[0].limiter;
+                buckets[0].limiter = whole.within(*limit).expect("a counter");
+                let (answer, charges) = ask(&mut buckets, now, *cost, false);
+                buckets[0].limiter = whole;
+                receipts.extend(charges.map(|charges| Receipt {
+                    at_ns: row.at_ns,
+                    cost: *cost,
+                    charges,
+                }));
+                differs(&answer, expected)
+            }
             Event::Debit { units } => {
                 buckets.iter_mut().for_each(|b| b.limiter.debit(&mut b.state, *units, now));
                 None
