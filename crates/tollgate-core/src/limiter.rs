@@ -103,7 +103,8 @@ impl Limiter {
             | Method::TokenBucket(_)
             | Method::LeakyBucket(_)
             | Method::LeakyQueue(_)
-            | Method::Holds(_) => return None,
+            | Method::Holds(_)
+            | Method::InFlight(_) => return None,
         };
         match self.penalty {
             None => Some(Self { method, penalty: None }),

@@ -72,9 +72,10 @@ fn same_as_its_own(
     let quota = if max.quota().is_strict() { quota.strict() } else { quota };
     let own = Limiter::new(max.algorithm(), quota).expect("a limiter");
     let is_possible = match max.algorithm() {
-        Algorithm::SlidingWindow => state.chunks(8).skip(1).all(|count| {
-            u64::from_le_bytes(count.try_into().expect("8 bytes")) <= 2 * allowed
-        }),
+        Algorithm::SlidingWindow => state
+            .chunks(8)
+            .skip(1)
+            .all(|count| u64::from_le_bytes(count.try_into().expect("8 bytes")) <= 2 * allowed),
         _ => true,
     };
     if is_possible {

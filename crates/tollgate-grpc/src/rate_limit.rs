@@ -4,8 +4,8 @@
 //! Invariant: descriptors, and the entries of each, are counted while they are read. A request
 //! beyond a limit is rejected with the name of that limit. The length of a value is bounded only by
 //! the message, because clients write values: an error opens Envoy's filter unless it is configured
-//! otherwise, so a client must not be able to cause one. A descriptor's own `limit` is read so that
-//! it can be reported, but it decides nothing: the policy defines the limits.
+//! otherwise, so a client must not be able to cause one. A descriptor's own `limit` is read, and
+//! decides only where the policy takes limits from descriptors.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -44,23 +44,25 @@ pub struct Descriptor<'a> {
     pub entries: Vec<(&'a [u8], &'a [u8])>,
     /// The number of hits: its own `hits_addend`, else the request's, else 1. 0 only looks.
     pub hits: u64,
-    /// A limit in the descriptor, which decides nothing.
-    pub ignored_limit: Option<IgnoredLimit>,
+    /// A limit in the descriptor.
+    pub limit: Option<DescriptorLimit>,
 }
 
 /// A limit in a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IgnoredLimit {
-    requests_per_unit: u64,
+pub struct DescriptorLimit {
+    /// Requests per unit, 32 bits.
+    pub requests_per_unit: u64,
     unit: u64,
 }
 
-impl IgnoredLimit {
+impl DescriptorLimit {
     fn read(message: &[u8]) -> Result<Self, Malformed> {
         let mut limit = Self::default();
         for field in Fields::of(message) {
             match field? {
-                (1, value) => limit.requests_per_unit = value.number()?,
+                // The field is 32 bits wide; every reader truncates it.
+                (1, value) => limit.requests_per_unit = value.number()? & u64::from(u32::MAX),
                 (2, value) => limit.unit = value.number()?,
                 _ => {}
             }
@@ -69,7 +71,22 @@ impl IgnoredLimit {
     }
 }
 
-impl fmt::Display for IgnoredLimit {
+impl DescriptorLimit {
+    /// The length of its unit; `None` for months, years and unknown units, which have no fixed one.
+    #[must_use]
+    pub const fn window(&self) -> Option<Duration> {
+        let secs = match self.unit {
+            1 => 1,
+            2 => 60,
+            3 => 3_600,
+            4 => 86_400,
+            _ => return None,
+        };
+        Some(Duration::from_secs(secs))
+    }
+}
+
+impl fmt::Display for DescriptorLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.unit {
             1 => "second",
@@ -119,7 +136,7 @@ impl<'a> RateLimitRequest<'a> {
 
 /// A descriptor, with its hits not set, and its own hits.
 fn descriptor(message: &[u8], index: usize) -> Result<(Descriptor<'_>, Option<u64>), Status> {
-    let (mut entries, mut own, mut ignored_limit) = (Vec::new(), None, None);
+    let (mut entries, mut own, mut limit) = (Vec::new(), None, None);
     for field in Fields::of(message) {
         match field? {
             (1, value) => {
@@ -130,7 +147,7 @@ fn descriptor(message: &[u8], index: usize) -> Result<(Descriptor<'_>, Option<u6
                 }
                 entries.push(entry(value.bytes()?)?);
             }
-            (2, value) => ignored_limit = Some(IgnoredLimit::read(value.bytes()?)?),
+            (2, value) => limit = Some(DescriptorLimit::read(value.bytes()?)?),
             (3, value) => {
                 // A wrapped number: a message without a field means 0.
                 let mut number = own.unwrap_or(0);
@@ -149,7 +166,7 @@ fn descriptor(message: &[u8], index: usize) -> Result<(Descriptor<'_>, Option<u6
         let message = format!("descriptors[{index}].entries: is empty; send at least one");
         return Err(Status::invalid(message));
     }
-    Ok((Descriptor { entries, hits: 1, ignored_limit }, own))
+    Ok((Descriptor { entries, hits: 1, limit }, own))
 }
 
 fn entry(message: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {

@@ -50,6 +50,7 @@ const NO_MESSAGES: &[&str] = &[
     "scope share\\n",             // hashed into a group's identity
     "tollgate fleet 1",           // hashes the secret of a fleet
     "tollgate keys  1",           // hashes the secret of a plugin
+    "the descriptor",             // in explanations
     // No document leads there.
     "has no mistake, but no policy could be made from it; please report this",
     // A window out of range is reported by `Window` before the core sees it.

@@ -7,6 +7,8 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use core::net::IpAddr;
 
+use tollgate_core::Span;
+
 /// An entry of a descriptor: `("remote_address", "192.0.2.1")`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
@@ -22,6 +24,15 @@ impl<'a> Entry<'a> {
     pub const fn new(key: &'a [u8], value: &'a [u8]) -> Self {
         Self { key: Cow::Borrowed(key), value: Cow::Borrowed(value) }
     }
+}
+
+/// The limit in a descriptor of a request to a rate limit service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestedLimit {
+    /// Units in the window.
+    pub units: u64,
+    /// Its window.
+    pub window: Span,
 }
 
 /// A part of the certificate with which a client has opened its connection.
@@ -171,6 +182,12 @@ pub trait Facts {
     /// both from 0; descriptors without entries are not counted. `None` past the last one.
     fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
         let _ = (other, index);
+        None
+    }
+
+    /// The limit in the descriptor of a request to a rate limit service; `None` where it has none,
+    /// and for any other request.
+    fn limit(&self) -> Option<RequestedLimit> {
         None
     }
 

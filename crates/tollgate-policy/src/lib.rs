@@ -92,7 +92,7 @@ pub use binary::NotCompiled;
 pub use binary::plugin::{self, Plugin};
 pub use decimal::{decimal, whole_number};
 pub use denials::{Denials, FRESH};
-pub use facts::{CertificateField, CloudflareField, Entry, Facts};
+pub use facts::{CertificateField, CloudflareField, Entry, Facts, RequestedLimit};
 pub use pipeline::applied::SettledCharge;
 pub use pipeline::in_flight::CONFIRMED_AFTER;
 pub use pipeline::key_hashes::pk_text;

@@ -32,6 +32,7 @@ mod hostile;
 mod identity;
 mod in_flight_reports;
 mod layout;
+mod limit_from;
 mod malformed;
 mod operate;
 mod paths;

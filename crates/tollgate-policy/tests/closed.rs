@@ -112,8 +112,7 @@ fn the_rule_decides_the_response_and_whether_it_is_enforced() {
 
 #[test]
 fn a_missing_key_is_decided_first_only_where_the_rule_is_skipped() {
-    for (on_missing, answer) in
-        [("skip", Disposition::Allow), ("deny", DENIED), ("shared", DENIED)]
+    for (on_missing, answer) in [("skip", Disposition::Allow), ("deny", DENIED), ("shared", DENIED)]
     {
         let mut surface = Surfaced::new(&format!(
             r#"{{"version": 1, "rules": [{{"name": "off", "key": [{{"header": "x-k"}}],

@@ -74,6 +74,7 @@ fn reads(policy: &Policy) -> Vec<String> {
         Reader::Tier(rule, name) => format!("{rule} tier {name}"),
         Reader::Cost(rule) => format!("{rule} cost"),
         Reader::Charge(rule) => format!("{rule} charge"),
+        Reader::Limit(rule) => format!("{rule} limit_from"),
         Reader::Deny(rule, name) => format!("{rule} {name}"),
     };
     policy.explain().reads().iter().map(|read| format!("{}: {}", by(&read.by), read.fact)).collect()

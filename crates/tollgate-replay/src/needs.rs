@@ -52,7 +52,8 @@ pub fn needs(
         let sources = sources(policy, assumed, read.fact);
         let is_there = |all: &Vec<Field>| all.iter().all(|f| assumed.has(f) || contains(f));
         let is_given = sources.is_empty() || sources.iter().any(is_there);
-        if is_given && !is_never_logged(read.fact) {
+        // Without a limit of its own a request has that of the quota.
+        if read.by.has_default() || is_given && !is_never_logged(read.fact) {
             continue;
         }
         let need = need(policy, &read, &sources);
@@ -158,6 +159,7 @@ fn need(policy: &Policy, read: &Read<'_>, sources: &[Vec<Field>]) -> Need {
         Reader::Tier(_, name) => format!("tier \"{name}\""),
         Reader::Cost(_) => "cost".to_owned(),
         Reader::Charge(_) => "charge".to_owned(),
+        Reader::Limit(_) => "limit_from".to_owned(),
     };
     let field = sources.iter().flatten().next().map(ToString::to_string);
     let field = field.unwrap_or_else(|| read.fact.to_string());

@@ -40,6 +40,11 @@ impl ExactLog {
         self.count.at(at).saturating_add(cost.into()) <= self.limit.into()
     }
 
+    /// The same for a request with a limit of its own, at most the log's.
+    pub(crate) fn admits_within(&mut self, at: Timestamp, cost: u64, limit: u64) -> bool {
+        self.count.at(at).saturating_add(cost.into()) <= limit.min(self.limit).into()
+    }
+
     /// Records that `cost` units were allowed at `at`.
     pub fn record(&mut self, at: Timestamp, cost: u64) {
         self.count.record(at, cost);

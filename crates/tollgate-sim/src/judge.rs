@@ -56,12 +56,14 @@ struct Pair {
 }
 
 /// How one quota set counts a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SetCharge {
     set: usize,
     /// `None` when the request has no such key and is therefore denied.
     hash: Option<u64>,
     cost: u64,
+    /// The limits of the request, one per quota; empty where it has those of the quotas.
+    limits: Vec<u64>,
     /// The units of it that its response finally used.
     used: u64,
 }
@@ -132,6 +134,11 @@ impl Judge {
                 set,
                 hash: rule.key_hash,
                 cost: rule.cost,
+                limits: if rule.set.varies() {
+                    rule.set.quotas().iter().map(|quota| quota.limiter().capacity()).collect()
+                } else {
+                    Vec::new()
+                },
                 used: decided
                     .policy
                     .rules()
@@ -189,8 +196,11 @@ impl Judge {
         let mut admits = true;
         for one in charges {
             let pairs = pairs(&mut self.keys, &self.sets, policy, one);
-            admits &=
-                pairs.is_some_and(|mut pairs| pairs.all(|pair| pair.twin.admits(at, one.cost)));
+            let fits = |(i, pair): (usize, &mut Pair)| match one.limits.get(i) {
+                Some(limit) => pair.twin.admits_within(at, one.cost, *limit),
+                None => pair.twin.admits(at, one.cost),
+            };
+            admits &= pairs.is_some_and(|pairs| pairs.enumerate().all(fits));
         }
         let mut count = None;
         for one in charges {

@@ -155,6 +155,14 @@ impl CountedSet {
         is_changed
     }
 
+    /// Calls `of_request` with its quotas limited to those of one request, one per quota.
+    pub(crate) fn within(&mut self, limits: &[u64], of_request: impl FnOnce(&mut Self)) {
+        let whole = self.set.clone();
+        self.set.limit(limits);
+        of_request(self);
+        self.set = whole;
+    }
+
     /// Its quotas and states, with a decision for each quota.
     pub fn counted<'a>(&'a mut self, decisions: &'a mut [Decision]) -> Counted<'a, StoredQuota> {
         Counted { quotas: self.set.quotas(), states: &mut self.states, decisions }

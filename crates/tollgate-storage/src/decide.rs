@@ -114,7 +114,11 @@ impl Counts {
         for rule in rules {
             let Some((own, others)) = rest.split_at_mut_checked(rule.quotas) else { return };
             if let Some(kept) = self.kept(rule.stable_id()) {
-                each(kept, rule, own);
+                if rule.limits.is_empty() || kept.parameters != rule.parameters {
+                    each(kept, rule, own);
+                } else {
+                    kept.within(&rule.limits.clone(), |kept| each(kept, rule, own));
+                }
             }
             rest = others;
         }

@@ -12,8 +12,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::due::Due;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BINDING, LATER, LEASES, MAGIC, PUNISHES, RENEWED, REPORTED, Reader, SETTLE, SETTLES, STRICT,
-    UNDER, USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
+    BINDING, LATER, LEASES, LIMITS, MAGIC, PUNISHES, RENEWED, REPORTED, Reader, SETTLE, SETTLES,
+    STRICT, UNDER, USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
 };
 
 /// The beginning of a request.
@@ -103,6 +103,8 @@ pub(crate) struct RequestRule<'b> {
     /// Its quotas, as bytes. States are stored under the same quotas if their parameters have the
     /// same bytes.
     pub(crate) parameters: &'b [u8],
+    /// The limits of this request, one per quota; empty where it has those of the quotas.
+    pub(crate) limits: Vec<u64>,
     /// How many decisions belong to it.
     pub(crate) quotas: usize,
     /// When it was charged. For a refund the request contains it; else the decision sets it.
@@ -161,9 +163,10 @@ pub(crate) fn look_of(request: &[u8]) -> Option<Vec<u8>> {
     let mut offset = FLAGS.checked_add(1)?.checked_add(under)?;
     for rule in &asked.rules {
         let flags = look.get_mut(offset)?;
-        *flags = *flags & (BINDING | WAITS) | LATER;
+        *flags = *flags & (BINDING | WAITS | LIMITS) | LATER;
         let wait = if rule.longest.is_some() { 8 } else { 0 };
         let len = RULE_HEAD.checked_add(wait)?.checked_add(rule.parameters.len())?;
+        let len = len.checked_add(rule.limits.len().checked_mul(8)?)?;
         offset = offset.checked_add(len)?;
     }
     // The effects of a response are not checked.
@@ -217,7 +220,13 @@ impl<'b> Request<'b> {
         };
         let (len, quotas) = StoredSet::extent(bytes.0).ok_or(WireError::Malformed)?;
         let parameters = bytes.bytes(len)?;
-        let (due, charged) = match flags & !(BINDING | WAITS | PUNISHES) {
+        let mut limits = Vec::new();
+        if flags & LIMITS != 0 {
+            for _ in 0..quotas {
+                limits.push(bytes.u64()?);
+            }
+        }
+        let (due, charged) = match flags & !(BINDING | WAITS | PUNISHES | LIMITS) {
             0 => (Due::Now, None),
             LATER => (Due::Later, None),
             REPORTED => (Due::Reported, None),
@@ -240,6 +249,7 @@ impl<'b> Request<'b> {
             cost,
             longest,
             parameters,
+            limits,
             quotas,
             charged,
         })

@@ -118,6 +118,13 @@ impl StoredSet {
         Self { version: versions.max().unwrap_or(self.version), ..self }
     }
 
+    /// Gives each quota that counts the limit of one request.
+    pub(crate) fn limit(&mut self, limits: &[u64]) {
+        for (quota, limit) in self.quotas.iter_mut().zip(limits) {
+            quota.limiter = quota.limiter.within(*limit).unwrap_or(quota.limiter);
+        }
+    }
+
     /// Appends the bytes that it was read from to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_parameters((self.stable_id, self.record_id, self.version), self.limiters(), out);

@@ -8,13 +8,14 @@
 //! effects of a response, 8: it was planned with an entry of its
 //! tenant, 16: the reply always contains the states, 32: the reply contains blocks but no states);
 //! with the flag 8 the entry's revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2
-//! charged later, 4 settled by its response, 8 has a longest wait, 32 reported: recorded whatever
-//! the decision is, 64 its denial starts the penalties of its quotas, 128 it is still in flight and
-//! its charge is confirmed), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the
-//! longest wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)); with the
-//! flag 4 the units that it used `u64`, the time of its charge `u64` and per quota the delay of the
-//! charge `u64`; with the flag 128 the time of its charge `u64`, and the reply denies it when
-//! nothing counts it any more.
+//! charged later, 4 settled by its response, 8 has a longest wait, 16 the request has limits of its
+//! own, 32 reported: recorded whatever the decision is, 64 its denial starts the penalties of its
+//! quotas, 128 it is still in flight and its charge is confirmed), the stable identity of the rule
+//! `u64`, cost `u64`, with the flag 8 the longest wait `u64`, the parameters of its quotas
+//! ([`StoredSet`](crate::StoredSet)); with the flag 16 the limit of this request in each quota
+//! `u64`; with the flag 4 the units that it used `u64`, the time of its charge `u64` and per quota
+//! the delay of the charge `u64`; with the flag 128 the time of its charge `u64`, and the reply
+//! denies it when nothing counts it any more.
 //!
 //! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
 //! follow, 4 blocked), with the flag 4 the end of the block `u64`, and per quota: verdict `u8`,
@@ -66,6 +67,8 @@ pub const LATER: u8 = 2;
 pub const USED: u8 = 4;
 /// Flag of a rule in a request: it has a longest wait.
 pub(crate) const WAITS: u8 = 8;
+/// Flag of a rule in a request: the request has limits of its own, which follow the parameters.
+pub const LIMITS: u8 = 16;
 /// Flag of a rule in a request: recorded whatever the decision is.
 pub const REPORTED: u8 = 32;
 /// Flag of a rule in a request: its denial is final, and starts the penalties of its quotas.

@@ -74,6 +74,7 @@ impl Case {
     pub fn new(number: u32) -> Self {
         let mut random = Random::new(0x7011_6a7e_0000_0000 | u64::from(number));
         let mut others = Random::new(0x7011_6a7e_0001_0000 | u64::from(number));
+        let mut limits = Random::new(0x7011_6a7e_0002_0000 | u64::from(number));
         let mut written = policies::policy(&mut random);
         let varies = number % 4 == 1;
         match number % 4 {
@@ -82,6 +83,7 @@ impl Case {
             2 => {
                 policies::add_deny_rules(&mut written.document, &mut others);
                 policies::add_penalties(&mut written.document, &mut others);
+                policies::add_limits(&mut written.document, &mut limits);
             }
             _ => {}
         }
@@ -100,6 +102,9 @@ impl Case {
             let mut request = requests::request(&mut random);
             if varies {
                 request.vary(&mut others);
+            }
+            if number % 4 == 2 {
+                request.add_limit(&mut limits);
             }
             // gRPC reports errors in its own status, never in that of HTTP.
             let statuses: &[u16] =

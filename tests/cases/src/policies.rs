@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use tollgate_core::{Algorithm, Calendar, CalendarUnit, Weekday};
 use tollgate_test_support::Random;
 
+use crate::requests::LIMIT;
+
 /// The header in which an origin shows the cost of a request.
 pub const ACTUAL: &str = "x-actual";
 
@@ -359,6 +361,53 @@ pub(crate) fn add_penalties(document: &mut Value, random: &mut Random) {
             }
         }
     }
+}
+
+/// Lets quotas of `document` take the limits of requests, and some deny everything, from numbers of
+/// their own.
+pub(crate) fn add_limits(document: &mut Value, random: &mut Random) {
+    for rule in document["rules"].as_array_mut().into_iter().flatten() {
+        // The core alone reproduces the plain one.
+        if !rule["deny"].is_null() || rule["name"] == "plain" {
+            continue;
+        }
+        let decides_at_once = rule["action"]["delay"].is_null() && rule["charge"].is_null();
+        let mut limited = |quotas: &mut Value| {
+            for quota in quotas.as_array_mut().into_iter().flatten() {
+                if decides_at_once && can_be_limited(quota) && random.chance(60) {
+                    let limit = quota["limit"].as_u64().expect("a limit");
+                    let max = limit + random.below(2 * limit + 1);
+                    quota["limit_from"] = json!({"header": LIMIT, "max": max});
+                    if random.chance(10) {
+                        quota["limit"] = json!(0);
+                    }
+                }
+            }
+        };
+        limited(&mut rule["quotas"]);
+        let tiers = rule.get_mut("tiers").and_then(Value::as_array_mut);
+        let mut tiers: Vec<&mut Value> = tiers.into_iter().flatten().collect();
+        tiers.iter_mut().for_each(|tier| limited(&mut tier["quotas"]));
+        if random.chance(40)
+            && let Some(tier) = tiers.first_mut()
+        {
+            tier["quotas"] = closed(random);
+        } else if random.chance(25) && !tiers.is_empty() {
+            rule["quotas"] = closed(random);
+        }
+    }
+}
+
+fn can_be_limited(quota: &Value) -> bool {
+    let algorithm = quota["algorithm"].as_str().and_then(Algorithm::parse).expect("an algorithm");
+    !algorithm.has_burst() && quota["strict"].is_null() && quota["penalty"].is_null()
+}
+
+/// A quota that denies everything.
+fn closed(random: &mut Random) -> Value {
+    let quotas =
+        [json!([{"limit": 0}]), json!([{"limit": 0, "window": "1h", "name": "a \"quoted\" none"}])];
+    random.pick(&quotas).clone()
 }
 
 /// Adds rules that deny to `document`, anywhere among its rules, from numbers of their own: the

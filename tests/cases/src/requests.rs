@@ -153,6 +153,26 @@ const KEYS: [&str; 14] = [
     "k1, k2",
 ];
 
+/// The header with the limit of a request.
+pub(crate) const LIMIT: &str = "x-limit";
+
+const LIMITS: [&str; 14] = [
+    "3",
+    "8",
+    "1",
+    "40",
+    "0",
+    "99",
+    "abc",
+    "-1",
+    "007",
+    " 5\t",
+    "5, 5",
+    "5,6",
+    "9999999999999999",
+    "2.0",
+];
+
 const CONTENT_TYPES: [&str; 6] = [
     "application/grpc",
     "application/grpc+proto",
@@ -236,6 +256,15 @@ impl Request {
         }
         if random.chance(15) {
             self.peer = random.pick(&NEIGHBOURS).parse().expect("an address");
+        }
+    }
+
+    /// Mostly brings a limit with it.
+    pub(crate) fn add_limit(&mut self, random: &mut Random) {
+        for percent in [75, 5] {
+            if random.chance(percent) {
+                self.headers.push((LIMIT, (*random.lean(&LIMITS)).to_owned()));
+            }
         }
     }
 

@@ -122,6 +122,12 @@ pub(super) struct QuotaReport {
     pub(super) name: String,
     pub(super) algorithm: &'static str,
     pub(super) limit: u64,
+    /// Where a request has its own limit, which is then at most `limit`, and the limit of one
+    /// without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) default_limit: Option<u64>,
     pub(super) window_ms: u64,
     pub(super) burst: u64,
     pub(super) buckets: Option<u16>,
@@ -273,6 +279,8 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
             name: quota.name().to_owned(),
             algorithm: limiter.counts_by(),
             limit: limiter.limit(),
+            default_limit: quota.limit_from().map(|from| from.default),
+            limit_from: quota.limit_from().map(|from| from.source.to_string()),
             window_ms: limiter.window().as_millis_ceil(),
             burst: limiter.capacity(),
             buckets: limiter.algorithm().buckets(),
@@ -285,7 +293,7 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
                 penalty.steps().map(Span::as_millis_ceil).collect()
             }),
             state_bytes: limiter.state_len(),
-            words: words::quota(limiter),
+            words: words::quota_with_source(quota),
         }
     };
     policy

@@ -131,6 +131,9 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
     }
     for quota in &verdict.quotas {
         line(out, 2, "quota", &format!("\"{}\" {}", quota.name, quota.words));
+        if let Some(limit) = &quota.limit_from {
+            line(out, 2, "limit", limit);
+        }
     }
 }
 

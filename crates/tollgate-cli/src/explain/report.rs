@@ -9,7 +9,8 @@ use serde::Serialize;
 use tollgate_core::{Decision, Timestamp, Verdict};
 use tollgate_policy::explain::{Applicability, DenyRuleInWords, RuleVerdict, words};
 use tollgate_policy::{
-    DenyMatch, DenyRule, Disposition, Malformed, Outcome, Plan, Policy, QuotaSet, Tenant,
+    CompiledQuota, DenyMatch, DenyRule, Disposition, Malformed, Outcome, Plan, Policy, QuotaSet,
+    Tenant,
 };
 
 use super::request::Request;
@@ -120,6 +121,9 @@ pub(super) struct QuotaReport {
     pub(super) name: String,
     pub(super) verdict: &'static str,
     pub(super) limit: u64,
+    /// Where the limit of this request is from, if requests have limits of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit_from: Option<String>,
     /// The number of units that an idle key gets at once; `remaining` is out of this.
     pub(super) burst: u64,
     pub(super) remaining: u64,
@@ -267,7 +271,7 @@ fn rules(
             name: rule.name().to_owned(),
             applies: verdict.is_some(),
             reason: words::reason(&applicability),
-            verdict: verdict.map(|verdict| verdict_report(policy, plan, outcome, verdict)),
+            verdict: verdict.map(|it| verdict_report(policy, request, (plan, outcome), it)),
         }
     };
     rules.map(report).collect()
@@ -275,10 +279,13 @@ fn rules(
 
 fn verdict_report(
     policy: &Policy,
-    plan: &Plan,
-    outcome: &Outcome<'_>,
+    request: &Request<'_>,
+    (plan, outcome): (&Plan, &Outcome<'_>),
     verdict: &RuleVerdict<'_>,
 ) -> VerdictReport {
+    let limit_of = |quota: &CompiledQuota| {
+        words::limit(quota, policy.explain().requested_limit(request, quota))
+    };
     let words = policy.explain().rule(verdict.rule);
     let decision = outcome.decisions().find(|it| it.rule == verdict.rule);
     let set = decision.map(|it| it.set);
@@ -303,11 +310,16 @@ fn verdict_report(
             .get(verdict.rule)
             .is_some_and(tollgate_policy::Rule::chooses_keys),
         priority: verdict.priority,
-        quotas: verdict.quotas.iter().map(|(name, decision)| quota(name, decision, set)).collect(),
+        quotas: verdict.quotas.iter().map(|(name, it)| quota(name, it, set, limit_of)).collect(),
     }
 }
 
-fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport {
+fn quota(
+    name: &str,
+    decision: &Decision,
+    set: Option<&QuotaSet>,
+    limit_of: impl Fn(&CompiledQuota) -> Option<String>,
+) -> QuotaReport {
     let Decision { limit, remaining, retry_after, .. } = *decision;
     let quota = set.and_then(|set| set.quotas().iter().find(|quota| quota.name() == name));
     let burst = quota.map_or(limit, |quota| quota.limiter().capacity());
@@ -319,7 +331,9 @@ fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport
     };
     let words = quota.map(|quota| words::decision(decision, quota.limiter())).unwrap_or_default();
     let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);
-    QuotaReport { name: name.to_owned(), verdict, limit, burst, remaining, wait_ms, words }
+    let limit_from = quota.and_then(limit_of);
+    let name = name.to_owned();
+    QuotaReport { name, verdict, limit, limit_from, burst, remaining, wait_ms, words }
 }
 
 fn decided(disposition: Disposition) -> FinalDecision {

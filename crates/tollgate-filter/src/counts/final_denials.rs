@@ -14,7 +14,7 @@
 //! share change with each of their requests, and denials report them.
 
 use tollgate_core::Algorithm;
-use tollgate_policy::{Disposition, Group, Outcome, Policy, Rule, RuleResult};
+use tollgate_policy::{Disposition, Group, Outcome, Policy, QuotaSet, Rule, RuleResult};
 
 /// The properties of a policy's rules.
 #[derive(Default)]
@@ -45,8 +45,13 @@ impl FinalDenials {
         // The wall clock may be set back, and a denial would then outlast its window.
         let is_by_calendar =
             |rule: &Rule| policy.groups().get(rule.group()).is_some_and(Group::is_by_calendar);
+        // A request with a higher limit of its own is charged where one with a lower is denied.
+        let has_limits = policy.quota_sets().iter().any(QuotaSet::varies);
         let kind = |rule: &Rule| RuleKind {
-            is_final: rule.has_fixed_cost() && !gives_back(rule.group()) && !is_by_calendar(rule),
+            is_final: rule.has_fixed_cost()
+                && !gives_back(rule.group())
+                && !is_by_calendar(rule)
+                && !has_limits,
             denies_for_all: rule.refuses_for_all(),
             charges_by_response: rule.charges_by_response(),
         };

@@ -16,10 +16,8 @@ pub(super) const ALONE: &str =
     "0 denies every request, so the other quotas never decide; use it alone";
 const WITHOUT_COUNT: &str =
     "has no meaning with \"limit\": 0, which denies every request; leave it out";
-const OF_RULE: &str =
-    "has no meaning in a rule whose quotas all have \"limit\": 0, which count nothing; leave it out";
-const BY_CALENDAR: &str =
-    "is a window of a calendar, and \"limit\": 0 counts in none; use a length such as \"30d\", or leave it out";
+const OF_RULE: &str = "has no meaning in a rule whose quotas all have \"limit\": 0, which count nothing; leave it out";
+const BY_CALENDAR: &str = "is a window of a calendar, and \"limit\": 0 counts in none; use a length such as \"30d\", or leave it out";
 
 /// The limiter of a quota with the limit 0. A window is only reported to clients.
 pub(super) fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
@@ -53,7 +51,7 @@ pub(super) fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
 /// Notes the settings of a rule that counts nothing, for no tenant either.
 pub(super) fn errors(rule: &RuleDoc, has_tenants: bool, at: &At<'_>) {
     let is_closed = rule.quotas().next().is_some() && rule.quotas().all(QuotaDoc::is_closed);
-    if !is_closed || has_tenants {
+    if !is_closed || has_tenants || rule.concurrency.is_some() {
         return;
     }
     let fields = [

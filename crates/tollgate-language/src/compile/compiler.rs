@@ -232,8 +232,7 @@ impl Compiler {
             Some(WithoutState::Decided(_)) | None => None,
         };
         let is_closed = quotas.iter().any(|quota| quota.limiter.is_closed());
-        let is_used =
-            self.surface.asks_authority() && doc.scope() == Scope::Fleet && !is_closed;
+        let is_used = self.surface.asks_authority() && doc.scope() == Scope::Fleet && !is_closed;
         let fallback = fallback.filter(|_| is_used);
         let hash = hash_of(&doc.name.0, tier, &quotas, None);
         SetSpec {

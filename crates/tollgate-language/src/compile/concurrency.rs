@@ -86,7 +86,7 @@ pub(super) fn quotas(doc: &ConcurrencyDoc, rule: &str, nodes: u32, at: &At<'_>) 
         }
     };
     let name = doc.name.as_ref().map_or(rule, |name| &name.0);
-    let whole = [QuotaSpec { name: name.into(), limiter }];
+    let whole = [QuotaSpec { name: name.into(), limiter, limit_from: None }];
     parts_of(&whole, nodes, |(_, field, words)| at.field(field).problem(words))
 }
 

@@ -10,6 +10,7 @@ mod concurrency;
 mod fingerprint;
 mod fleet_rules;
 mod identities;
+mod limit_from;
 mod penalty;
 pub(crate) mod plugin;
 mod quotas;

@@ -11,6 +11,7 @@ use tollgate_core::{Algorithm, Limiter, Quota, QuotaError};
 use crate::compile::calendar::{Windows, windows};
 use crate::compile::closed;
 use crate::compile::identities::TWICE;
+use crate::compile::limit_from::limit_from;
 use crate::document::rule::QuotaDoc;
 use crate::json::place::At;
 use crate::json::reader::Lenient;
@@ -50,14 +51,16 @@ pub(crate) fn quotas(
         names.push(name.clone());
         if let Some(limiter) = limiter(doc, &at) {
             if limiter.is_closed() {
-                quotas.push(QuotaSpec { name, limiter });
+                quotas.push(QuotaSpec { name, limiter, limit_from: None });
                 continue;
             }
             let penalised = doc.penalty.map(|penalty| limiter.with_penalty(penalty.0));
             if penalised == Some(None) {
                 at.field("penalty").problem(QUEUES.into());
             }
-            quotas.push(QuotaSpec { name, limiter: penalised.flatten().unwrap_or(limiter) });
+            let limiter = penalised.flatten().unwrap_or(limiter);
+            let limit_from = limit_from(doc, &at);
+            quotas.push(QuotaSpec { name, limiter, limit_from });
         }
     }
     // When one is wrong, the others no longer have the indices of the document's quotas.
@@ -83,6 +86,10 @@ fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
     };
     let windows = window.0.and_then(|window| windows(doc, window, at));
     let (limit, windows) = (doc.limit.0?.0, windows?);
+    let limit = match &doc.limit_from {
+        Some(Lenient(from)) => from.as_ref()?.max,
+        None => limit,
+    };
     let window = match windows {
         Windows::Length(window) => window,
         Windows::Calendar(calendar) => {
@@ -138,5 +145,8 @@ fn explain(error: QuotaError, limit: u64, doc: &QuotaDoc, at: &At<'_>) {
         Some(value) => format!("{value} is refused: {error}"),
         None => format!("{error}"),
     };
-    at.field(field).problem(message);
+    match &doc.limit_from {
+        Some(_) if field == "limit" => at.field("limit_from").field("max").problem(message),
+        _ => at.field(field).problem(message),
+    }
 }

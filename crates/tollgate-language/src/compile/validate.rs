@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use core::cell::Cell;
 
 use crate::compile::subsumption::{MAX_COMPARED, implies};
-use crate::compile::{closed, combinations, fleet_rules};
+use crate::compile::{closed, combinations, fleet_rules, limit_from};
 use crate::document::jwt::JwkDoc;
 use crate::document::root::Document;
 use crate::document::rule::RuleDoc;
@@ -19,8 +19,8 @@ use crate::surface::{Supply, Traits};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::metric_label;
 use tollgate_policy::spec::{
-    Action, Conditions, HeaderName, KeyPart, KeySource, MAX_KEY_PARTS, Need, Source, Surface,
-    items, quoted_text,
+    Action, Conditions, HeaderName, KeyPart, KeySource, LimitSource, MAX_KEY_PARTS, Need, Source,
+    Surface, items, quoted_text,
 };
 
 /// Notes settings that can never have an effect.
@@ -52,6 +52,8 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         key_errors(rule, document, traits, &at.field("key"));
         combinations::errors(rule, surface, traits, &at);
         closed::errors(rule, document.tenant.is_some(), &at);
+        let unknown = |source: &LimitSource| missing(source.reads().need()?, document, traits);
+        limit_from::errors(rule, unknown, &at);
         let has_choice = rule.key.0.iter().any(|part| part.has_alternative);
         for (j, tier) in rule.tiers().iter().enumerate() {
             let at = at.field("tiers");

@@ -19,8 +19,8 @@ use tollgate_policy::spec::{
     Trust, quoted_text,
 };
 
-use crate::compile::penalty;
 use crate::compile::subsumption::{implies, implies_values};
+use crate::compile::{limit_from, penalty};
 use crate::document::deny::{DenyRuleDoc, RuleItem};
 use crate::document::key::KeyDoc;
 use crate::document::root::Document;
@@ -54,6 +54,7 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         guess_warning(rule, &at.field("charge"));
         estimate_warning(rule, &at.field("cost").field("estimate"));
         penalty::warnings(rule, &at);
+        limit_from::warnings(rule, &at);
         if let Some(message) = traits.no_response
             && rule.cost.as_ref().is_some_and(|cost| cost.settled.is_some())
         {
@@ -224,7 +225,7 @@ fn set_warnings(rule: &RuleSpec, set: &SetSpec, at: &At<'_>, quotas_at: &At<'_>)
 }
 
 fn quota_warnings(set: &SetSpec, at: &At<'_>) {
-    for QuotaSpec { name, limiter } in &set.own.quotas {
+    for QuotaSpec { name, limiter, .. } in &set.own.quotas {
         let name = quoted_text(name);
         if limiter.algorithm() == Algorithm::SlidingLog && limiter.limit() > LARGE_LOG {
             at.problem(format!(

@@ -6,6 +6,7 @@
 pub(crate) mod root;
 pub(crate) mod tenant;
 pub(crate) mod penalty;
+pub(crate) mod limit_from;
 pub(crate) mod plugin;
 pub(crate) mod deny;
 pub(crate) mod rule;

@@ -17,6 +17,7 @@ use crate::document::calendar::{Align, AnchorDay, UtcOffset};
 use crate::document::concurrency::ConcurrencyDoc;
 use crate::document::cost::CostDoc;
 use crate::document::key::KeyDoc;
+use crate::document::limit_from::LimitFromDoc;
 use crate::document::lists::{AtMost, NonEmpty};
 use crate::document::penalty::PenaltyDoc;
 use crate::document::scalar::{Buckets, Burst, Limit, Salt, Window};
@@ -163,13 +164,17 @@ record! {
         /// The time for which a key is denied once this quota has denied it, or one time for each
         /// step; none by default.
         penalty: Option<PenaltyDoc>,
+        /// Where a request has a limit of its own, and the highest one; a request without one has
+        /// `limit`.
+        limit_from: Option<Lenient<LimitFromDoc>>,
     }
 }
 
 impl QuotaDoc {
-    /// True when it denies every request.
+    /// True when it denies every request. Where requests have limits of their own, 0 is for those
+    /// that have none.
     pub(crate) fn is_closed(&self) -> bool {
-        self.limit.0.is_some_and(|limit| limit.0 == 0)
+        self.limit.0.is_some_and(|limit| limit.0 == 0) && self.limit_from.is_none()
     }
 
     /// True when its units are places in a queue.

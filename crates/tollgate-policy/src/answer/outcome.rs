@@ -293,10 +293,7 @@ impl<'a> Outcome<'a> {
     }
 
     pub(crate) fn is_key_missing(&self) -> bool {
-        self.plan
-            .applied
-            .iter()
-            .any(|applied| applied.is_binding() && applied.is_without_key())
+        self.plan.applied.iter().any(|applied| applied.is_binding() && applied.is_without_key())
     }
 
     /// True when a quota denies the request whatever was used.

@@ -28,7 +28,9 @@ pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
     let is_queue = |quota: &CompiledQuota| quota.limiter.algorithm() == Algorithm::LeakyQueue;
     let keeps =
         |rule: &Rule| rule.has_fixed_cost() && matches!(rule.terms.charging, Charging::Request);
-    !policy.sets.iter().chain([set]).any(|set| set.quotas.iter().any(is_queue))
+    // A request with a higher limit of its own is charged where one with a lower limit is denied.
+    let changes = |set: &QuotaSet| set.varies() || set.quotas.iter().any(is_queue);
+    !policy.sets.iter().chain([set]).any(changes)
         && policy.rules.iter().all(|other| keeps(other) && cannot_undo(policy, other, rule))
         // Units that a shard does not spend come back when its lease ends.
         && policy.groups.iter().all(|group| group.shards().is_none())

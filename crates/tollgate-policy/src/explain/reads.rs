@@ -9,6 +9,7 @@ use core::net::IpAddr;
 
 use crate::explain::rules::Explain;
 use crate::facts::Facts;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 use crate::spec::charging::Charging;
 use crate::spec::client_ip::Source;
@@ -46,6 +47,16 @@ pub enum Reader<'p> {
     Cost(usize),
     /// Whether the request is charged.
     Charge(usize),
+    /// The limit of the request: without it the quota's own applies.
+    Limit(usize),
+}
+
+impl Reader<'_> {
+    /// True when a request without the fact is decided as one that has it, by another number.
+    #[must_use]
+    pub const fn has_default(&self) -> bool {
+        matches!(self, Self::Limit(_))
+    }
 }
 
 impl Reader<'_> {
@@ -55,7 +66,7 @@ impl Reader<'_> {
         match self {
             Self::Exempt(_) | Self::Tenant | Self::Deny(..) => None,
             Self::Condition(rule, _) | Self::Key(rule) | Self::Tier(rule, _) => Some(*rule),
-            Self::Cost(rule) | Self::Charge(rule) => Some(*rule),
+            Self::Cost(rule) | Self::Charge(rule) | Self::Limit(rule) => Some(*rule),
         }
     }
 }
@@ -141,6 +152,12 @@ impl<'p> Explain<'p> {
             Cost::ContentLengthPer(_) => {
                 reads.push(Read { by, fact: Fact::Header("content-length") });
             }
+        }
+        let sets = rule.tiers.iter().map(|tier| tier.set).chain([rule.set]);
+        let sets = sets.filter_map(|set| self.0.sets.get(usize::from(set)));
+        for from in sets.flat_map(|set| &set.quotas).filter_map(CompiledQuota::limit_from) {
+            let fact = self.resolved(from.source.reads());
+            reads.push(Read { by: Reader::Limit(i), fact });
         }
         match &rule.terms.charging {
             Charging::Request => {}

@@ -16,6 +16,7 @@ use crate::facts::Facts;
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partition::Partition;
 use crate::policy::compiled::Policy;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 use crate::request::key::{write_item, write_key};
 use crate::request::lazy::{Buffers, Request};
@@ -111,6 +112,15 @@ impl<'p> Explain<'p> {
             }
         };
         alloc::vec![all; self.0.rules.len()]
+    }
+
+    /// The limit that a request brings with it for this quota, at most its highest; `None` where it
+    /// has none that can be read, and for a quota that takes none.
+    #[must_use]
+    pub fn requested_limit(&self, facts: &impl Facts, quota: &CompiledQuota) -> Option<u64> {
+        let mut buffers = Buffers::default();
+        let request = Request::new(facts, &self.0.settings, &mut buffers);
+        quota.requested(quota.limit_from()?, &request)
     }
 
     /// Whether each rule of [`Policy::deny_rules`] applies to a request, in their order. Never

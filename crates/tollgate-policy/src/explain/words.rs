@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use tollgate_core::{Decision, Limiter, Span, Verdict};
 
 use crate::explain::rules::Applicability;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
+use crate::spec::limit_from::LimitFrom;
 
 /// `minute`, `10 seconds`, `500 milliseconds`.
 #[must_use]
@@ -103,6 +105,31 @@ pub fn quota(limiter: &Limiter) -> String {
         text.push_str(&format!(", penalty of {}", steps.join(", then ")));
     }
     text
+}
+
+/// The same, and where requests have limits of their own: `50 per minute, fixed-window, at most:
+/// each request has the limit in claim plan, or 5`.
+#[must_use]
+pub fn quota_with_source(of: &CompiledQuota) -> String {
+    let text = quota(of.limiter());
+    match of.limit_from() {
+        Some(from) => {
+            let LimitFrom { source, default } = from;
+            format!("{text}, at most: each request has the limit in {source}, or {default}")
+        }
+        None => text,
+    }
+}
+
+/// Where the limit of a request is from, which has `requested` one or none: `limit 8, by claim
+/// plan`, `limit 5: no number in claim plan`. `None` for a quota that takes none.
+#[must_use]
+pub fn limit(of: &CompiledQuota, requested: Option<u64>) -> Option<String> {
+    let from = of.limit_from()?;
+    Some(match requested {
+        Some(limit) => format!("limit {limit}, by {}", from.source),
+        None => format!("limit {}, because {} has no number", from.default, from.source),
+    })
 }
 
 /// `+02:00`: a distance from UTC in minutes, as policies write it.

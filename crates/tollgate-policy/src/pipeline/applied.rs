@@ -84,8 +84,30 @@ pub(crate) enum AppliedSet {
     OfPolicy(u16),
     /// The set with this index of the request's tenant, which no policy contains.
     OfTenant(Arc<Tenant>, u16),
+    /// One of the above, with the limits of this request in its limiters.
+    Limited(Arc<OfRequest>),
     /// The set that wrote its record, as a replacement for one of the above.
     Recorded(Arc<OfRecord>),
+}
+
+/// The quotas of a policy or a tenant, with the limits of one request.
+#[derive(Clone, Debug)]
+pub(crate) struct OfRequest {
+    pub(crate) own: AppliedSet,
+    pub(crate) set: QuotaSet,
+}
+
+impl OfRequest {
+    /// `set` with the limits of this request, as far as it has quotas of the same names that count.
+    pub(crate) fn limit(&self, set: &mut QuotaSet) {
+        for quota in &mut set.quotas {
+            let mut own = self.set.quotas.iter().filter(|own| own.limit_from.is_some());
+            if let Some(own) = own.find(|own| own.name_hash == quota.name_hash) {
+                quota.limiter =
+                    quota.limiter.within(own.limiter.capacity()).unwrap_or(quota.limiter);
+            }
+        }
+    }
 }
 
 /// Quotas that replace those of a rule's policy or tenant: those of a later policy whose record was

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::facts::Facts;
-use crate::pipeline::applied::{AppliedRule, AppliedSet, Basis, CountedIn, Effect};
+use crate::pipeline::applied::{AppliedRule, AppliedSet, Basis, CountedIn, Effect, OfRequest};
 use crate::pipeline::deny::find;
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::Plan;
@@ -126,7 +126,7 @@ impl Policy {
             Ok(counted) => (counted, None),
             Err(malformed) => (Counted::nothing(rule), Some(malformed)),
         };
-        let is_closed = malformed.is_none() && self.is_closed(&counted.set);
+        let is_closed = malformed.is_none() && self.is_special(&counted.set, QuotaSet::is_closed);
         let counted_in = if is_closed {
             keys.truncate(start);
             CountedIn::Closed
@@ -137,9 +137,14 @@ impl Policy {
             keys.truncate(start);
             malformed.map_or(CountedIn::NoKey, CountedIn::Malformed)
         };
+        let set = if self.is_special(&counted.set, QuotaSet::varies) {
+            self.limited(counted.set, request)
+        } else {
+            counted.set
+        };
         applied.push(AppliedRule {
             rule: index,
-            set: counted.set,
+            set,
             by_entry: counted.by_entry,
             cost: counted.cost,
             counted_in,
@@ -154,12 +159,24 @@ impl Policy {
         });
     }
 
-    /// True when the quota of `set` denies everything.
-    fn is_closed(&self, set: &AppliedSet) -> bool {
+    /// True when `set` has this property, which few policies know.
+    fn is_special(&self, set: &AppliedSet, is: fn(&QuotaSet) -> bool) -> bool {
         match set {
-            AppliedSet::OfPolicy(_) if !self.has_closed => false,
-            set => self.set_of(set).is_some_and(QuotaSet::is_closed),
+            AppliedSet::OfPolicy(_) if !self.is_special => false,
+            set => self.set_of(set).is_some_and(is),
         }
+    }
+
+    /// `set` with the limits that the request brings with it.
+    #[inline(never)] // few quotas take any
+    fn limited<F: Facts>(&self, own: AppliedSet, request: &Request<'_, F>) -> AppliedSet {
+        let Some(mut set) = self.set_of(&own).cloned() else { return own };
+        for quota in &mut set.quotas {
+            let Some(from) = quota.limit_from.as_deref() else { continue };
+            let limit = quota.requested(from, request).unwrap_or(from.default);
+            quota.limiter = quota.limiter.within(limit).unwrap_or(quota.limiter);
+        }
+        AppliedSet::Limited(Arc::new(OfRequest { own, set }))
     }
 
     /// Appends the key by which the rule `index` counts a request to `keys`, and returns the other

@@ -22,7 +22,7 @@ impl Plan {
         let group = policy.groups.get(usize::from(stored.group)).and_then(|it| it.fallback);
         let fallback_of = |set: &AppliedSet| match set {
             AppliedSet::OfPolicy(set) => policy.sets.get(usize::from(*set))?.fallback,
-            AppliedSet::OfTenant(..) | AppliedSet::Recorded(_) => None,
+            AppliedSet::OfTenant(..) | AppliedSet::Limited(_) | AppliedSet::Recorded(_) => None,
         };
         let goes_on = |set: &AppliedSet| fallback_of(set).is_some();
         let mut counted = self.applied.iter().filter(|applied| applied.counts_in(i));

@@ -81,6 +81,7 @@ impl Policy {
         let set = match set {
             AppliedSet::OfPolicy(index) => self.sets.get(usize::from(*index)),
             AppliedSet::OfTenant(tenant, index) => tenant.sets.get(usize::from(*index)),
+            AppliedSet::Limited(of) => Some(&of.set),
             AppliedSet::Recorded(of) => Some(&of.set),
         };
         debug_assert!(set.is_some(), "a plan goes with the policy that made it");
@@ -103,6 +104,7 @@ impl Policy {
         match set {
             AppliedSet::OfPolicy(index) => usize::from(*index),
             AppliedSet::OfTenant(..) => self.sets.len(),
+            AppliedSet::Limited(of) => self.index_of(&of.own),
             AppliedSet::Recorded(of) => self.index_of(&of.own),
         }
     }

@@ -68,7 +68,7 @@ impl PartitionMut<'_> {
         let Self { index, stored, applied, decisions, .. } = self;
         let group = policy.groups.get(usize::from(stored.group));
         let is_other = |applied: &AppliedRule| {
-            let is_own = matches!(applied.set, AppliedSet::OfPolicy(_) | AppliedSet::OfTenant(..));
+            let is_own = !matches!(applied.set, AppliedSet::Recorded(_));
             applied.counts_in(*index) && !(is_own && moved.is_empty())
         };
         if !applied.iter().any(is_other) {
@@ -114,7 +114,12 @@ fn set_in_place(rule: &AppliedRule, place: Option<(&&QuotaSet, &Moved<'_>)>) -> 
         None => QuotaSet { offset: *offset, ..(*set).clone() },
     });
     match set {
-        Some(set) => AppliedSet::Recorded(Arc::new(OfRecord { own, set })),
+        Some(mut set) => {
+            if let AppliedSet::Limited(of) = &own {
+                of.limit(&mut set);
+            }
+            AppliedSet::Recorded(Arc::new(OfRecord { own, set }))
+        }
         None => own,
     }
 }

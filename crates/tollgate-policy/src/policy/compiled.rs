@@ -46,8 +46,8 @@ pub struct Policy {
     pub(crate) jwt: Option<Jwt>,
     /// The tenant key, if the policy has tenants.
     pub(crate) tenant: Option<TenantKey>,
-    /// A quota of it denies everything.
-    pub(crate) has_closed: bool,
+    /// A quota of it denies everything, or has the limits of requests.
+    pub(crate) is_special: bool,
     pub(crate) warnings: Problems,
     /// The surface it was compiled for. No decision depends on it.
     pub(crate) surface: Surface,

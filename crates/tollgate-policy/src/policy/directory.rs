@@ -199,6 +199,7 @@ impl KnownSet {
             limiter: *quota.limiter(),
             window: quota.limiter().window(),
             offset: quota.offset(),
+            limit_from: None,
         });
         QuotaSet {
             rule: own.rule,

@@ -66,7 +66,7 @@ impl Policy {
             waiting,
             jwt,
             tenant: tenant.map(|part| TenantKey { part }),
-            has_closed: false,
+            is_special: false,
             warnings: Problems(warnings),
             surface,
             fingerprint: fingerprint.0,
@@ -158,6 +158,7 @@ impl RuleSpec {
                 && !(has_choice && self.tiers.iter().any(|tier| !tier.key_values.is_empty()))
                 && !((by_calendar || self.terms.charging == Charging::InFlight) && is_leased)
                 && self.can_have_penalties(group.spec.shards.is_some())
+                && self.can_have_limits(group.spec.shards.is_some())
         }) && sets.all(|set| set.fallback.is_some() == (falls_back && !set.own.is_closed()))
     }
 
@@ -166,6 +167,13 @@ impl RuleSpec {
         let quotas = sets.flat_map(|set| &set.own.quotas);
         let mut penalised = quotas.filter(|quota| quota.limiter.penalty().is_some());
         penalised.all(|it| self.terms.no_penalty(it.limiter.algorithm(), has_shards).is_none())
+    }
+
+    fn can_have_limits(&self, has_shards: bool) -> bool {
+        let sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
+        let quotas = sets.flat_map(|set| &set.own.quotas);
+        let mut varied = quotas.filter(|quota| quota.limit_from.is_some());
+        varied.all(|it| self.terms.no_limit_from(it.limiter.algorithm(), has_shards).is_none())
     }
 
     fn is_by_calendar(&self) -> bool {
@@ -243,8 +251,9 @@ impl SetSpec {
         let set = QuotaSet::new(to.rule, tier, record_id, quotas);
         let group = to.policy.groups.get_mut(usize::from(to.group))?;
         if set.is_closed() {
-            to.policy.has_closed = true; // it has no place in a value
+            to.policy.is_special = true; // it has no place in a value
         } else {
+            to.policy.is_special |= set.varies();
             group.sets.push(index);
         }
         to.policy.sets.push(set);

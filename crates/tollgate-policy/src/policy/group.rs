@@ -266,6 +266,12 @@ impl QuotaSet {
         self.quotas.first().is_some_and(|quota| quota.limiter.is_closed())
     }
 
+    /// True when a request brings the limit of one of these quotas with it.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.quotas.iter().any(|quota| quota.limit_from.is_some())
+    }
+
     /// True when one of these quotas has a penalty.
     #[must_use]
     pub fn has_penalty(&self) -> bool {

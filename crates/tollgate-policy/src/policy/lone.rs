@@ -58,7 +58,7 @@ impl LoneQuota {
             return None;
         };
         let delays = quota.limiter.algorithm() == Algorithm::LeakyQueue;
-        if has_conditions || !is_charged_at_once || may_wait || delays {
+        if has_conditions || !is_charged_at_once || may_wait || delays || set.varies() {
             return None;
         }
         let start = set.offset?.checked_add(quota.offset)?;

@@ -3,11 +3,13 @@
 //! Invariant: a state is read only by a quota of the same name and parameters
 //! ([`QuotaSpec::identity`]).
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::{Limiter, Span};
 
+use crate::spec::limit_from::LimitFrom;
 use crate::spec::quota::QuotaSpec;
 use crate::stable_hash::stable_hash;
 use tollgate_storage::Counter;
@@ -22,20 +24,23 @@ pub struct CompiledQuota {
     pub(crate) window: Span,
     /// The offset of the state in the record.
     pub(crate) offset: usize,
+    /// Where a request has its limit, if it brings one with it.
+    pub(crate) limit_from: Option<Box<LimitFrom>>,
 }
 
 impl CompiledQuota {
     /// The quota whose state begins at `offset` in its record.
     pub(crate) fn new(name: String, limiter: Limiter, offset: usize) -> Self {
         let (name_hash, window) = (stable_hash(&[name.as_bytes()]), limiter.window());
-        Self { name, name_hash, limiter, window, offset }
+        Self { name, name_hash, limiter, window, offset, limit_from: None }
     }
 
     /// The quotas with their states one after the other.
     pub(crate) fn placed(quotas: impl IntoIterator<Item = QuotaSpec>) -> Vec<Self> {
         let mut offset = 0_usize;
-        let place = |QuotaSpec { name, limiter }| {
+        let place = |QuotaSpec { name, limiter, limit_from }| {
             let quota = Self::new(name, limiter, offset);
+            let quota = Self { limit_from: limit_from.map(Box::new), ..quota };
             offset = offset.saturating_add(limiter.state_len());
             quota
         };
@@ -52,6 +57,13 @@ impl CompiledQuota {
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// Where a request has its limit, if it brings one with it: the limiter then counts up to the
+    /// highest one.
+    #[must_use]
+    pub fn limit_from(&self) -> Option<&LimitFrom> {
+        self.limit_from.as_deref()
     }
 
     /// The quota's window.

@@ -11,6 +11,7 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::records::RECORD_HEADER;
 use crate::policy::rule::Rule;
 use crate::policy::tenant::{Tenant, TenantSet};
+use crate::spec::limit_from::LimitFrom;
 use crate::spec::quota::{QuotaProblem, QuotaSpec, parts_of, with_holds};
 use crate::spec::tenant::TenantEntry;
 use crate::stable_hash::stable_hash;
@@ -37,6 +38,17 @@ impl Policy {
                 problem((i, "penalty", why.into()));
             }
         }
+        for (i, quota) in quotas.iter().enumerate().filter(|(_, it)| it.limit_from.is_some()) {
+            if let Some(why) = terms.no_limit_from(quota.limiter.algorithm(), has_shards) {
+                problem((i, "limit_from", why.into()));
+            }
+            if let Some(from) = &quota.limit_from
+                && from.source.reads().need().is_some()
+                && !self.quotas_read(from)
+            {
+                problem((i, "limit_from", NO_SOURCE.into()));
+            }
+        }
         // The group of the rule then counts by the wall clock, and neither a fleet nor shards
         // lease it.
         if !is_by_calendar {
@@ -49,6 +61,8 @@ impl Policy {
     }
 }
 
+const NO_SOURCE: &str =
+    "has a source from which no quota of the policy takes a limit; add it there, too";
 const NO_CALENDAR: &str =
     "is for a rule that has a quota by calendar in the policy, too; leave it out";
 
@@ -89,6 +103,13 @@ impl Tenant {
 }
 
 impl Policy {
+    /// True when a quota of the policy has the source of `from`: its surface knows it then.
+    fn quotas_read(&self, from: &LimitFrom) -> bool {
+        let quotas = self.sets.iter().flat_map(|set| &set.quotas);
+        let mut sources = quotas.filter_map(|quota| Some(&quota.limit_from.as_deref()?.source));
+        sources.any(|source| *source == from.source)
+    }
+
     fn rule_named(&self, name: &str) -> Option<u16> {
         (0..).zip(&self.rules).find(|(_, rule)| rule.terms.name == name).map(|(i, _)| i)
     }

@@ -31,7 +31,7 @@ impl Policy {
             waiting,
             jwt,
             tenant,
-            has_closed: _,
+            is_special: _,
             warnings,
             surface: _, // written before it
             fingerprint,
@@ -112,8 +112,10 @@ impl RecordSpec {
             fallback: _,
         } = set;
         let quota = |quota: &CompiledQuota| {
-            let CompiledQuota { name, name_hash: _, limiter, window: _, offset: _ } = quota;
-            QuotaSpec { name: name.clone(), limiter: *limiter }
+            let CompiledQuota { name, name_hash: _, limiter, window: _, offset: _, limit_from } =
+                quota;
+            let limit_from = limit_from.as_deref().cloned();
+            QuotaSpec { name: name.clone(), limiter: *limiter, limit_from }
         };
         Self { record_id: *record_id, quotas: quotas.iter().map(quota).collect() }
     }

@@ -9,4 +9,5 @@ pub(crate) mod key;
 pub(crate) mod captures;
 pub(crate) mod conditions;
 pub(crate) mod matching;
+pub(crate) mod limit;
 pub(crate) mod lazy;

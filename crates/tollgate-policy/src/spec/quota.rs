@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use tollgate_core::{Limiter, Penalty, Quota};
 
 use crate::spec::charging::Charging;
+use crate::spec::limit_from::LimitFrom;
 use crate::spec::quote::quoted_text;
 use crate::spec::scope::Scope;
 
@@ -19,8 +20,10 @@ use crate::spec::scope::Scope;
 pub struct QuotaSpec {
     /// The name that is reported to clients.
     pub name: String,
-    /// The limiter.
+    /// The limiter; where requests bring their limits with them, that of the highest one.
     pub limiter: Limiter,
+    /// Where a request has its limit, if it brings one with it.
+    pub limit_from: Option<LimitFrom>,
 }
 
 /// A problem of one of several quotas: its index, the field to correct, and the message.
@@ -78,7 +81,7 @@ impl QuotaSpec {
         if let Some(max_age) = self.limiter.max_age() {
             let limiter = Limiter::new_concurrency(part(whole.limit()), max_age);
             let limiter = limiter.map_err(|error| ("limit", format!("{error}")))?;
-            return Ok(Self { name: self.name.clone(), limiter });
+            return Ok(Self { limiter, ..self.clone() });
         }
         if let Some(calendar) = self.limiter.calendar() {
             let limiter = Limiter::new_calendar_window(part(whole.limit()), *calendar);
@@ -105,7 +108,7 @@ impl QuotaSpec {
         let holds = if self.limiter.keeps_holds() { limiter.with_holds() } else { None };
         let limiter = holds.unwrap_or(limiter);
         let penalty = self.limiter.penalty().and_then(|penalty| limiter.with_penalty(*penalty));
-        Self { name: self.name.clone(), limiter: penalty.unwrap_or(limiter) }
+        Self { limiter: penalty.unwrap_or(limiter), ..self.clone() }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
 use crate::spec::key::KeySource;
 use crate::spec::key_item::KeyPart;
+use crate::spec::limit_from::LimitFrom;
 use crate::spec::mode::Mode;
 use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
@@ -141,7 +142,9 @@ fields! {
     }
 }
 
-fields!(QuotaSpec { name: String, limiter: Limiter, } if |it| Name::is_one(&it.name));
+fields!(QuotaSpec { name: String, limiter: Limiter, limit_from: Option<LimitFrom>, } if |it| {
+    Name::is_one(&it.name) && it.limit_from.as_ref().is_none_or(|from| from.fits(&it.limiter))
+});
 
 /// True when every name is unique.
 pub(crate) fn are_unique<'n>(names: impl Iterator<Item = &'n str>) -> bool {

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::spec::{CertificateField, CloudflareField};
 use tollgate_policy::{
-    Disposition, Ending, Entry, Facts, Partition, Plan, Policy, ResponseFacts, Surface,
+    Disposition, Ending, Entry, Facts, Partition, Plan, Policy, RequestedLimit, ResponseFacts,
+    Surface,
 };
 
 pub use tollgate_test_support::Random;
@@ -32,6 +33,7 @@ pub struct Request {
     pub entries: Descriptor,
     pub beside: Vec<Descriptor>,
     pub hits: Option<u64>,
+    pub limit: Option<RequestedLimit>,
 }
 
 /// A descriptor as a test writes it: keys and values.
@@ -109,6 +111,9 @@ impl Facts for Request {
     }
     fn hits(&self) -> Option<u64> {
         self.hits
+    }
+    fn limit(&self) -> Option<RequestedLimit> {
+        self.limit
     }
 }
 

@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use tollgate_core::Span;
 use tollgate_grpc::authorization::CheckRequest;
 use tollgate_grpc::rate_limit::RateLimitRequest;
-use tollgate_policy::{Entry, Facts};
+use tollgate_policy::{Entry, Facts, RequestedLimit};
 
 /// One descriptor of a call. It has no method, host, header or address, so no rule that reads one
 /// of these applies to it; its path is empty, as `/` and `/**` are.
@@ -53,6 +54,12 @@ impl Facts for Descriptor<'_> {
     fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
         let before = other < self.index;
         self.entry_of(if before { other } else { other.saturating_add(1) }, index)
+    }
+
+    fn limit(&self) -> Option<RequestedLimit> {
+        let limit = self.request.descriptors.get(self.index)?.limit?;
+        let window = Span::from_secs(limit.window()?.as_secs());
+        Some(RequestedLimit { units: limit.requests_per_unit, window })
     }
 
     fn hits(&self) -> Option<u64> {
@@ -120,11 +127,7 @@ mod tests {
     #[test]
     fn those_beside_are_all_others_in_their_order() {
         use tollgate_grpc::rate_limit::Descriptor as Of;
-        let of = |value: &'static [u8]| Of {
-            entries: vec![(b"key", value)],
-            hits: 3,
-            ignored_limit: None,
-        };
+        let of = |value: &'static [u8]| Of { entries: vec![(b"key", value)], hits: 3, limit: None };
         let descriptors = vec![of(b"a"), of(b"b"), of(b"c")];
         let request = RateLimitRequest { domain: b"web", descriptors };
         let value = |entry: Option<Entry<'_>>| entry.map(|entry| entry.value.into_owned());

@@ -16,7 +16,10 @@ use tollgate_grpc::rate_limit::{
     self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
 };
 use tollgate_grpc::status::Status;
-use tollgate_policy::{Disposition, NearestQuota, Outcome, ProblemDetails, RuleDecision};
+use tollgate_policy::spec::LimitSource;
+use tollgate_policy::{
+    CompiledQuota, Disposition, NearestQuota, Outcome, ProblemDetails, RuleDecision,
+};
 use tollgate_service::check::BATCH_AT_ONCE;
 
 use super::answering::overloaded;
@@ -67,15 +70,21 @@ const EXCLUDE_REPORTS: &str = "none of these hits was charged; where they were u
 /// Notes features of a descriptor that have no effect: its own limit, and several hits that a rule
 /// denied, although a report of past use must not be denied.
 fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
-    if let Some(limit) = &descriptor.ignored_limit {
-        gate.note_limit_ignored(&limit.to_string());
+    let policy = &*decision.active.policy;
+    let outcome = decision.decided.plan.outcome(policy);
+    if let Some(limit) = &descriptor.limit {
+        let takes_it = |quota: &CompiledQuota| {
+            quota.limit_from().is_some_and(|from| from.source == LimitSource::Descriptor)
+        };
+        let mut quotas = outcome.decisions().flat_map(|said| said.set.quotas());
+        if !quotas.any(takes_it) {
+            gate.note_limit_ignored(&limit.to_string());
+        }
     }
     if descriptor.hits <= 1 {
         return;
     }
-    let policy = &*decision.active.policy;
     let denies = |said: &RuleDecision<'_>| said.is_binding && said.result.denies();
-    let outcome = decision.decided.plan.outcome(policy);
     if let Some(matched) = outcome.denied_by() {
         return gate.note_report_denied(matched.rule.name(), descriptor.hits, EXCLUDE_REPORTS);
     }

@@ -11,7 +11,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::spec::cost::MAX_COST;
 use tollgate_storage::wire::{
-    BINDING, LATER, PUNISHES, RENEWED, REPORTED, SETTLES, STRICT, USED, WITH_STATES,
+    BINDING, LATER, LIMITS, PUNISHES, RENEWED, REPORTED, SETTLES, STRICT, USED, WITH_STATES,
 };
 use tollgate_storage::{Due, Head, RuleHead};
 
@@ -142,8 +142,14 @@ impl Partition<'_> {
         let rule = policy.stable_id_of(applied.rule);
         let punishes = due & PUNISHES != 0 && applied.punishes() && set.has_penalty();
         let due = if punishes { due } else { due & !PUNISHES };
-        RuleHead { flags: binding | due, rule, cost, longest }.write(out);
+        // The effects of a response are not compared with a limit.
+        let is_limited = due & USED == 0 && set.varies();
+        let limits = if is_limited { LIMITS } else { 0 };
+        RuleHead { flags: binding | due | limits, rule, cost, longest }.write(out);
         set.write_parameters(out);
+        for quota in set.quotas.iter().filter(|_| is_limited) {
+            out.extend(quota.limiter.capacity().to_le_bytes());
+        }
         if due & USED != 0 {
             self.write_charge(policy, applied, out);
         }
