@@ -73,6 +73,8 @@ impl Coverage {
                 let window = quota["window"].as_str().unwrap_or_default();
                 self.count(&format!("calendar {window} {said}"), true);
             }
+            self.count(&format!("limit_from {said}"), !quota["limit_from"].is_null());
+            self.count(&format!("limit 0 {said}"), quota["algorithm"].is_null()); // a closed one
             self.count("strict", quota["strict"] == true);
             self.count("burst", !quota["burst"].is_null());
         }

@@ -29,6 +29,8 @@ const AT_LEAST: &[(usize, &[&str])] = &[
             "sliding-log penalised",
             "charge reserve penalised",
             "mode enforce_percent penalised",
+            "limit_from shadowed",
+            "limit 0 denied",
         ],
     ),
     (
@@ -56,6 +58,8 @@ const AT_LEAST: &[(usize, &[&str])] = &[
             "leaky-queue delayed",
             "fixed-window denied",
             "calendar 1mo denied",
+            "limit_from allowed",
+            "limit_from denied",
             "calendar 1mo allowed",
             "sliding-window denied",
             "sliding-buckets denied",
