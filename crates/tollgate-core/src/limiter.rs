@@ -85,12 +85,14 @@ impl Limiter {
 
     /// The limiter of a request with a limit of its own, on the same states: it allows the request
     /// where the counted units and the cost are at most `limit`, or at most this limiter's limit if
-    /// that is less. 0 denies. Everything else is by this limiter's limit: the length of states, the
-    /// bound, foreign states, debits. Requests with different limits share one count.
+    /// that is less. 0 denies. Everything else is by this limiter's limit: the length of states,
+    /// the bound, what stays of foreign states, debits. Requests with different limits share one
+    /// count.
     ///
     /// `None` where a state is a debt and not a count, and with a penalty.
     ///
-    /// Limit 100 per minute, 12 used: a request with the limit 10 is denied, one with 20 has 8 left.
+    /// Limit 100 per minute, 12 used: a request with the limit 10 is denied, one with the limit 20
+    /// has 8 left.
     #[must_use]
     pub const fn within(&self, limit: u64) -> Option<Self> {
         let method = match self.method {

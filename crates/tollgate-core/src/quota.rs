@@ -67,8 +67,8 @@ impl Quota {
         Ok(Self { limit: 0, window, burst: 0, strict: false })
     }
 
-    /// The same quota for a request with a limit of its own, at most [`Quota::limit`]: it fits where
-    /// the counted units and its cost are at most the burst.
+    /// The same quota for a request with a limit of its own, at most [`Quota::limit`]: it fits
+    /// where the counted units and its cost are at most the burst.
     pub(crate) const fn within(mut self, limit: u64) -> Self {
         self.burst = if limit < self.limit { limit } else { self.limit };
         self

@@ -37,7 +37,6 @@ fn decide(key: &mut Key, now: u64, cost: u64, limit: u64) -> Decision {
     assert_eq!(decision.limit, allowed, "{about}");
     assert_eq!(decision.is_admitted(), cost == 0 || used + cost <= allowed, "{about}");
     let now_used = if decision.is_admitted() { used + cost } else { used };
-    // An estimate may be rounded anew once the cost is in another window.
     assert_eq!(decision.remaining, allowed.saturating_sub(now_used), "{about}");
     if !decision.is_admitted() {
         assert_eq!(key.state, before, "{about}");

@@ -26,7 +26,7 @@ use crate::time::{ALLOWED_SKEW, LATEST, Timestamp};
 /// The parameters of the calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CalendarWindow {
-    quota: Quota,
+    pub(super) quota: Quota,
     calendar: Calendar,
 }
 
@@ -75,9 +75,7 @@ impl CalendarWindow {
             limit if limit == allowed => window,
             limit => self.bring_to(state, now, cost, limit).0,
         };
-        let count = window.count.saturating_add(cost);
-        let remaining = allowed.saturating_sub(count);
-        (Decision { remaining, ..decision }, CalendarWindowState { count, ..window })
+        (decision, CalendarWindowState { count: window.count.saturating_add(cost), ..window })
     }
 
     /// The state with `charge` taken back at `now`: exact in the window that is counted and in the
@@ -129,11 +127,6 @@ impl CalendarWindow {
         // Before the start, a late clock still gets the end of this window.
         let idle_at = if state.count == 0 { window.start_at } else { window.end_at };
         idle_at.saturating_add(ALLOWED_SKEW)
-    }
-
-    /// The same counts for a request with this limit.
-    pub(crate) const fn within(self, limit: u64) -> Self {
-        Self { quota: self.quota.within(limit), ..self }
     }
 
     /// The algorithm's quota; its window is the longest of the calendar.

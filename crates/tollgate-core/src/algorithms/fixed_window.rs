@@ -23,7 +23,7 @@ use crate::time::{LATEST, NEAR, Span, Timestamp};
 /// The parameters of the fixed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
-    quota: Quota,
+    pub(super) quota: Quota,
     /// The last window that begins before [`LATEST`].
     last_index: u64,
 }
@@ -71,9 +71,7 @@ impl FixedWindow {
             return (decision, state);
         }
         let window = self.bring_to(state, now, cost, self.quota.limit());
-        let count = window.count.saturating_add(cost);
-        let remaining = allowed.saturating_sub(count);
-        (Decision { remaining, ..decision }, FixedWindowState { count, ..window })
+        (decision, FixedWindowState { count: window.count.saturating_add(cost), ..window })
     }
 
     /// The state with `charge` taken back at `now`: exact while its window is the one counted;
@@ -109,11 +107,6 @@ impl FixedWindow {
         // Before the start, a late clock still gets the end of this window.
         let start = Timestamp::start_of(state.index, self.quota.window());
         if state.count == 0 { start } else { start.saturating_add(self.quota.window()) }
-    }
-
-    /// The same counts for a request with this limit.
-    pub(crate) const fn within(self, limit: u64) -> Self {
-        Self { quota: self.quota.within(limit), ..self }
     }
 
     /// The algorithm's quota.

@@ -27,6 +27,7 @@ pub mod sliding_window;
 pub(crate) mod step;
 pub mod token_bucket;
 pub(crate) mod weight;
+mod within;
 
 /// The default number of parts of a window of [`Algorithm::SlidingBuckets`]: 1 s of a minute.
 pub const DEFAULT_BUCKETS: u16 = 60;

@@ -36,7 +36,7 @@ use crate::time::{LATEST, Span, Timestamp};
 /// all counters, and the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingBuckets {
-    quota: Quota,
+    pub(super) quota: Quota,
     buckets: u16,
     /// The oldest sub-window counts in proportion to the part that the window covers.
     is_weighted: bool,
@@ -134,13 +134,9 @@ impl SlidingBuckets {
             return decision;
         }
         let moment = self.moment(ring, counters, now, cost);
-        let mut decision = self.decide(counters, &moment, cost);
+        let decision = self.decide(counters, &moment, cost);
         if decision.is_admitted() && cost > 0 {
             self.record(header, counters, &moment, cost);
-            if moment.is_anew {
-                let used = moment.ring.sum.saturating_add(cost);
-                decision.remaining = self.quota.burst().saturating_sub(used);
-            }
         }
         decision
     }
@@ -254,11 +250,6 @@ impl SlidingBuckets {
         (self.shape, self.quota.window()) == (other.shape, other.quota.window())
     }
 
-    /// The same counts for a request with this limit.
-    pub(crate) const fn within(self, limit: u64) -> Self {
-        Self { quota: self.quota.within(limit), ..self }
-    }
-
     /// The algorithm's quota.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
@@ -295,11 +286,11 @@ impl SlidingBuckets {
         let newest_at = Timestamp::start_of(ring.newest, self.sub_window);
         let Some(at) = effective_now(newest_at, now) else {
             let index = now.index_of(self.sub_window);
-            let kept = |limit| {
-                let sum = kept(ring.sum, limit, cost);
-                Ring { newest: index, oldest: index, sum }
-            };
-            let (ring, counting) = (kept(self.quota.limit()), kept(self.quota.burst()));
+            let [ring, counting] = [self.quota.limit(), self.quota.burst()].map(|it| Ring {
+                newest: index,
+                oldest: index,
+                sum: kept(ring.sum, it, cost),
+            });
             let left = self.reaches_for;
             return Moment { now, index, ring, counting, left, is_anew: true };
         };

@@ -21,7 +21,7 @@ use crate::time::{LATEST, Timestamp};
 /// The parameters of the sliding log. The state is [`SlidingLog::state_len`] bytes: the position of
 /// the oldest entry and the number of entries (`u32` each), then `limit` times (`u64`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlidingLog(Quota);
+pub struct SlidingLog(pub(super) Quota);
 
 /// The content of a state's header. Impossible numbers are brought within the ring, and no entry is
 /// later than the newest one.
@@ -87,13 +87,9 @@ impl SlidingLog {
             return Decision::of_no_state(self.0.burst());
         };
         let moment = self.moment(Log::read(header, entries, self.0.limit()), entries, now, cost);
-        let mut decision = self.decide(entries, &moment, cost);
+        let decision = self.decide(entries, &moment, cost);
         if decision.is_admitted() && cost > 0 {
             *header = record(entries, &moment, cost);
-            if moment.is_anew {
-                let used = moment.kept.saturating_add(cost);
-                decision.remaining = self.0.burst().saturating_sub(used);
-            }
         }
         decision
     }
@@ -166,11 +162,6 @@ impl SlidingLog {
             next.set(next_entries, index, log.made_at(entries, first.saturating_add(index)));
         }
         *next_header = header_of(next.start, next.len);
-    }
-
-    /// The same entries for a request with this limit.
-    pub(crate) const fn within(self, limit: u64) -> Self {
-        Self(self.0.within(limit))
     }
 
     /// The algorithm's quota.

@@ -26,7 +26,7 @@ use crate::time::{LATEST, NEAR, Span, Timestamp};
 /// The parameters of the sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
-    quota: Quota,
+    pub(super) quota: Quota,
     /// The last window that begins before [`LATEST`].
     last_index: u64,
 }
@@ -144,11 +144,6 @@ impl SlidingWindow {
         let window = self.quota.window().as_nanos();
         let decayed = mul_add_div(beyond.saturating_sub(1), window, 0, self.quota.limit());
         next.max(Span::from_nanos(decayed))
-    }
-
-    /// The same counts for a request with this limit.
-    pub(crate) const fn within(self, limit: u64) -> Self {
-        Self { quota: self.quota.within(limit), ..self }
     }
 
     /// The algorithm's quota.

@@ -193,8 +193,8 @@ impl FromNode for Window {
     schema!({"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d)|1w|1mo)$"});
 }
 
-/// Quota units per window; 0 denies every request. The core checks the limits of the window and of the
-/// algorithm.
+/// Quota units per window; 0 denies every request. The core checks the limits of the window and of
+/// the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) u64);
 

@@ -63,6 +63,12 @@ impl Outcome<'_> {
         }
     }
 
+    /// True when a quota denies the request whatever was used.
+    fn is_closed(&self) -> bool {
+        let binding = self.plan.applied.iter().filter(|applied| applied.is_binding());
+        binding.flat_map(|applied| self.of_rule(applied)).any(|r| r.decision.limit == 0)
+    }
+
     fn problem(&self, cause: Cause<'_>) -> String {
         let (kind, title) = match cause {
             Cause::Failure | Cause::Busy => (

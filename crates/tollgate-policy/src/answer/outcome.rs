@@ -7,7 +7,7 @@
 //! 400, whatever the policy: no wait helps.
 //! Names of quotas are reported to the client, keys never.
 
-use tollgate_core::{Algorithm, Decision, Span, Verdict};
+use tollgate_core::{Algorithm, Span, Verdict};
 
 use crate::answer::fields::{FieldWriter, NearestQuota, Reported};
 use crate::answer::rule_result::RuleResult;
@@ -296,12 +296,6 @@ impl<'a> Outcome<'a> {
         self.plan.applied.iter().any(|applied| applied.is_binding() && applied.is_without_key())
     }
 
-    /// True when a quota denies the request whatever was used.
-    pub(crate) fn is_closed(&self) -> bool {
-        let binding = self.plan.applied.iter().filter(|applied| applied.is_binding());
-        binding.flat_map(|applied| self.of_rule(applied)).any(|r| r.decision.limit == 0)
-    }
-
     /// The wait after which every rule that denies would allow the request, if each of them permits
     /// a total wait that long.
     fn worth_waiting(&self, waited: Span) -> Option<Span> {
@@ -369,41 +363,21 @@ impl<'a> Outcome<'a> {
         self,
         applied: &'a AppliedRule,
     ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
-        let is_decided = match applied.partition() {
-            Some(partition) => !applied.is_unasked() && self.status(partition).is_decided(),
-            None => applied.is_closed(),
-        };
-        let decided = is_decided.then_some(applied.partition());
-        let decisions = if applied.is_closed() {
-            CLOSED
-        } else {
-            self.plan.decisions.get(applied.first_decision..).unwrap_or_default()
-        };
+        let decisions = if applied.is_unasked() { &[] } else { self.quotas_of(applied) };
         let quotas = self.policy.quotas(applied);
         let unit = self.rule(applied).and_then(Rule::unit);
         let at = self.at_of(applied);
-        decided.into_iter().flat_map(move |partition| {
-            quotas.iter().zip(decisions).map(move |(quota, decision)| Reported {
-                quota,
-                unit,
-                decision,
-                at,
-                partition,
-                rejected_waiting: applied.rejected_waiting,
-                is_leased: applied.is_leased(),
-            })
+        quotas.iter().zip(decisions).map(move |(quota, decision)| Reported {
+            quota,
+            unit,
+            decision,
+            at,
+            partition: applied.partition(),
+            rejected_waiting: applied.rejected_waiting,
+            is_leased: applied.is_leased(),
         })
     }
 }
-
-/// The decision of a quota that denies everything.
-pub(crate) const CLOSED: &[Decision] = &[Decision {
-    verdict: Verdict::Deny,
-    limit: 0,
-    remaining: 0,
-    retry_after: None,
-    reset_after: Span::ZERO,
-}];
 
 pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
     let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);

@@ -7,11 +7,11 @@ use alloc::string::String;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::answer::outcome::{CLOSED, Outcome};
+use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::pk_text;
-use crate::pipeline::plan::Full;
+use crate::pipeline::plan::{CLOSED, Full};
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::spec::action::Action;
@@ -193,7 +193,8 @@ impl<'a> Outcome<'a> {
         partition.filter(|it| it.status.is_decided()).map_or(Timestamp::ZERO, |it| it.at)
     }
 
-    fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {
+    /// The decision of each quota of a rule; empty where none was made.
+    pub(crate) fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {
         if applied.is_closed() {
             return CLOSED;
         }

@@ -127,24 +127,16 @@ impl Policy {
             Err(malformed) => (Counted::nothing(rule), Some(malformed)),
         };
         let is_closed = malformed.is_none() && self.is_special(&counted.set, QuotaSet::is_closed);
-        let counted_in = if is_closed {
-            keys.truncate(start);
-            CountedIn::Closed
-        } else if counted.has_key {
+        let counted_in = if counted.has_key && !is_closed {
             let place = self.partition_of(rule, &counted.set, tenant, start, partitions);
             CountedIn::Partition(place)
         } else {
             keys.truncate(start);
-            malformed.map_or(CountedIn::NoKey, CountedIn::Malformed)
-        };
-        let set = if self.is_special(&counted.set, QuotaSet::varies) {
-            self.limited(counted.set, request)
-        } else {
-            counted.set
+            CountedIn::nowhere(malformed, is_closed)
         };
         applied.push(AppliedRule {
             rule: index,
-            set,
+            set: self.limited(counted.set, request),
             by_entry: counted.by_entry,
             cost: counted.cost,
             counted_in,
@@ -168,8 +160,12 @@ impl Policy {
     }
 
     /// `set` with the limits that the request brings with it.
+    fn limited<F: Facts>(&self, set: AppliedSet, request: &Request<'_, F>) -> AppliedSet {
+        if self.is_special(&set, QuotaSet::varies) { self.limit(set, request) } else { set }
+    }
+
     #[inline(never)] // few quotas take any
-    fn limited<F: Facts>(&self, own: AppliedSet, request: &Request<'_, F>) -> AppliedSet {
+    fn limit<F: Facts>(&self, own: AppliedSet, request: &Request<'_, F>) -> AppliedSet {
         let Some(mut set) = self.set_of(&own).cloned() else { return own };
         for quota in &mut set.quotas {
             let Some(from) = quota.limit_from.as_deref() else { continue };

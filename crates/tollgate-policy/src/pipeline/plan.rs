@@ -38,6 +38,15 @@ pub(crate) const NOT_YET: Decision = Decision {
     reset_after: Span::ZERO,
 };
 
+/// The decision of a quota that denies everything.
+pub(crate) const CLOSED: &[Decision] = &[Decision {
+    verdict: Verdict::Deny,
+    limit: 0,
+    remaining: 0,
+    retry_after: None,
+    reset_after: Span::ZERO,
+}];
+
 /// The plan of one request; see the crate's documentation for the order of calls. It is `Send` and
 /// `Sync`, and so is its [`Outcome`](crate::Outcome).
 #[derive(Debug, Default)]
@@ -172,8 +181,9 @@ impl Plan {
         self.partitions.clear();
     }
 
-    /// When a rule that cannot read the request, lacks its key or denies everything denies it, drops
-    /// every rule except those: the request is denied before anything is loaded, without a request to a store.
+    /// When a rule that cannot read the request, lacks its key or denies everything denies it,
+    /// drops every rule except those: the request is denied before anything is loaded, without a
+    /// request to a store.
     pub(crate) fn keep_unreadable(&mut self) {
         for is_kept in [
             |applied: &AppliedRule| applied.malformed().is_some(),
