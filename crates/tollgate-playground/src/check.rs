@@ -184,7 +184,7 @@ fn quotas(policy: &Policy, set: Option<&QuotaSet>) -> Vec<QuotaInWords> {
         let limiter = quota.limiter();
         QuotaInWords {
             name: quota.name().to_owned(),
-            words: words::quota(limiter),
+            words: words::quota_with_source(quota),
             bound: words::bound_under(rule, limiter),
             algorithm: limiter.counts_by(),
             limit: limiter.limit(),

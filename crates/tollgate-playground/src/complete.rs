@@ -193,7 +193,10 @@ fn items(schema: &'static Map<String, Value>, depth: usize) -> String {
 
 /// An object with its required fields.
 fn object(schema: &'static Map<String, Value>, depth: usize) -> String {
-    let fields = schema::required(schema).filter_map(|name| {
+    // Without a window a quota has to have the limit 0.
+    let is_quota = schema::required(schema).eq(["limit"]);
+    let window = is_quota.then_some("window");
+    let fields = schema::required(schema).chain(window).filter_map(|name| {
         let field = schema::field(schema, name)?;
         Some(format!("\"{name}\": {}", template(name, field, depth.saturating_add(1))))
     });

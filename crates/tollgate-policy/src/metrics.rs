@@ -171,7 +171,7 @@ families! {
     36 ReportsDenied "reports_denied" Counter [] [Server]
         "Descriptors of several hits that a rule denied, so that none of them was charged";
     37 DescriptorLimitsIgnored "descriptor_limits_ignored" Counter [] [Server]
-        "Descriptors that brought a limit of their own, which decides nothing";
+        "Descriptors that brought a limit of their own, which no quota takes";
     38 ClientCertificatesRefused "client_certificates_refused" Counter [] [Server]
         "Connections refused because the client had no certificate that is accepted";
     39 TlsFailures "tls_failures" Counter [] [Server]

@@ -149,7 +149,7 @@ fn quotas(setup: &Setup, table: &Table) -> Listing {
         let limiter = quota.limiter();
         listing.push([
             Cell::text(format!("{}{tier}", row.name)),
-            Cell::text(words::quota(limiter)),
+            Cell::text(words::quota_with_source(quota)),
             Cell::Count(row.most_admitted),
             Cell::Count(if row.is_in_flight() { row.limit } else { limiter.max_in_window() }),
             Cell::Count(row.burst),

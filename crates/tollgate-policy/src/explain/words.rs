@@ -121,14 +121,14 @@ pub fn quota_with_source(of: &CompiledQuota) -> String {
     }
 }
 
-/// Where the limit of a request is from, which has `requested` one or none: `limit 8, by claim
-/// plan`, `limit 5: no number in claim plan`. `None` for a quota that takes none.
+/// Where the limit of a request is from, which has `requested` one or none: `8, by claim plan`, or
+/// `5, because claim plan has no number`. `None` for a quota that takes none.
 #[must_use]
 pub fn limit(of: &CompiledQuota, requested: Option<u64>) -> Option<String> {
     let from = of.limit_from()?;
     Some(match requested {
-        Some(limit) => format!("limit {limit}, by {}", from.source),
-        None => format!("limit {}, because {} has no number", from.default, from.source),
+        Some(limit) => format!("{limit}, by {}", from.source),
+        None => format!("{}, because {} has no number", from.default, from.source),
     })
 }
 

@@ -112,7 +112,7 @@ pub struct ServerCounts {
     pub misled: u64,
     /// Descriptors of several hits that a rule denied, so that none of them was charged.
     pub reports_denied: u64,
-    /// Descriptors with a limit of their own, which decides nothing.
+    /// Descriptors with a limit of their own, which no quota takes.
     pub limits_ignored: u64,
     /// Times that the policy file was read and could not be enforced.
     pub files_refused: u64,

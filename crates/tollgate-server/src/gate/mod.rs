@@ -269,7 +269,7 @@ impl Gate {
         }
     }
 
-    /// Counts a descriptor with its own limit, which decides nothing; logs it at most once a
+    /// Counts a descriptor with its own limit, which no quota takes; logs it at most once a
     /// minute.
     pub(crate) fn note_limit_ignored(&self, limit: &str) {
         let count = self.traffic.limits_ignored.fetch_add(1, Ordering::Relaxed).saturating_add(1);
