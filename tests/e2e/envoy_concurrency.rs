@@ -86,7 +86,7 @@ fn no_more_than_the_limit_run_at_once_and_every_end_frees_one() {
         let request = std::sync::Arc::new(of("u"));
         let member = |i: u64| Member {
             request: std::sync::Arc::clone(&request),
-            is_http2: i % 5 != 0,
+            is_http2: !i.is_multiple_of(5),
             fate: leaves(i),
         };
         let ends = gather(envoy.ports[0], (0..500).map(member).collect(), READY_WITHIN);
