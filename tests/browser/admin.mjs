@@ -201,12 +201,12 @@ const tests = {
     const { page, ended } = await open({ expected: [400, 422] });
     await enter(page, "policy");
     await seen(byId(page, "mistakes"), /As it is in force/);
-    const bad = document(rule("api", 0), rule("trial", 3, { quotas: [quota(1, "1 day")] }));
+    const bad = document(rule("api", 2e15), rule("trial", 3, { quotas: [quota(1, "1 day")] }));
     const lineOf = (part) => bad.slice(0, bad.indexOf(part)).split("\n").length;
     await type(page, bad);
     await seen(byId(page, "mistakes"), /2 mistakes/);
     const lines = await byId(page, "mistakes").locator("li").allTextContents();
-    assert.ok(lines[0].startsWith(`line ${lineOf('"limit": 0')} rules[0].quotas[0].limit 0 is refused`), lines[0]);
+    assert.ok(lines[0].startsWith(`line ${lineOf('"limit": 2000000000000000')} rules[0].quotas[0].limit 2000000000000000 is refused`), lines[0]);
     assert.ok(lines[1].startsWith(`line ${lineOf('"1 day"')} rules[1].quotas[0].window`), lines[1]);
     assert.equal(await byId(page, "put").count(), 0, "a bad policy has no button");
     assert.ok((await page.locator('[data-testid="editor"] .cm-lintRange-error').count()) >= 2, "both are underlined");
@@ -300,7 +300,7 @@ const tests = {
     await byId(page, "tenant-quotas").fill("{");
     await byId(page, "tenant-save").click();
     await seen(byId(page, "tenants-said"), /no JSON/);
-    await byId(page, "tenant-quotas").fill('{"api": [{"name": "q", "limit": 0, "window": "1h"}]}');
+    await byId(page, "tenant-quotas").fill('{"api": [{"name": "q", "limit": 2000000000000000, "window": "1h"}]}');
     await byId(page, "tenant-priority").fill("7");
     await byId(page, "tenant-save").click();
     await seen(byId(page, "tenants-said"), /limit must be/);

@@ -182,7 +182,7 @@ fn what_the_filter_gets_is_what_is_checked() {
         (format!("{STRING}value: '{json}'\n"), 0),
         (format!("{STRING}value: |\n  {{\"version\": 2}}\n"), 2),
         (format!("{BYTES}value: eyJ2ZXJzaW9uIjoyfQ\n"), 2),
-        (under_value(STRUCT, merge), 3),
+        (under_value(STRUCT, merge), 2),
         (under_value(STRUCT, names), 5),
         (under_value(STRUCT, &deep(31)), 1),
         (under_value(STRUCT, &deep(32)), 1),

@@ -6,7 +6,7 @@ use tollgate_e2e::process;
 
 use crate::envoy_server::{As, Listener, Setup, tollgate};
 
-fn rule(name: &str, header: &str, limit: u32) -> Value {
+fn rule(name: &str, header: &str, limit: u64) -> Value {
     json!({
         "name": name,
         "key": [{"header": header}],
@@ -96,7 +96,7 @@ fn a_reload_keeps_the_counts() {
         let answer = envoy.client().send(&Request::get("/").header("x-c", "first"));
         answer.header("ratelimit-policy")
     });
-    assert!(!envoy.replace_listeners(&[listener(&[rule("a", "x-a", 0)])]));
+    assert!(!envoy.replace_listeners(&[listener(&[rule("a", "x-a", 2_000_000_000_000_000)])]));
     assert_eq!(admitted(&mut envoy.client(), "x-a", "k"), 0, "rule a still remembers");
     assert_eq!(admitted(&mut envoy.client(), "x-c", "k"), 2);
 }

@@ -155,7 +155,7 @@ fn policies_come_from_files() {
         ask(&mut kept, "/").1.contains("w=1000").then_some(())
     });
     while ask(&mut kept, "/").0 == 200 {}
-    envoy.replace("xds/ecds.yaml", |text| text.replace(long, "limit: 0, window: 10s"));
+    envoy.replace("xds/ecds.yaml", |text| text.replace(long, "limit: -1, window: 10s"));
     process::wait_until("the mistake is told", process::READY_WITHIN, || {
         let log = fs::read_to_string(envoy.dir.path().join("envoy.log")).expect("a log");
         log.contains("rules[0].quotas[0].limit").then_some(())

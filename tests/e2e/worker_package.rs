@@ -116,7 +116,7 @@ fn the_package_compiles_a_policy() {
     let policy = tollgate_language::compile(&policy, Surface::Worker).expect("it is good");
     let module = fs::read_to_string(folder.path().join("policy.compiled.mjs")).expect("a module");
     assert_eq!(module, format!("export default \"{}\";\n", policy.to_compiled_text()));
-    let bad = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": 0, "window": "0s"}]}]}"#;
+    let bad = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": -1, "window": "0s"}]}]}"#;
     fs::write(folder.path().join("bad.json"), bad).expect("a file");
     let (code, said) = compile(&["bad.json", "none.mjs"]);
     let lines: Vec<&str> = said.lines().collect();

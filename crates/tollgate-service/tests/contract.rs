@@ -368,7 +368,7 @@ fn a_hostile_body_changes_nothing() {
 #[test]
 fn a_bad_policy_is_told_every_mistake() {
     let it = Deployment::new();
-    let bad = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": 0, "window": "0s"}]}, 7], "x": 1}"#;
+    let bad = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": -1, "window": "0s"}]}, 7], "x": 1}"#;
     let answer = it.put(bad);
     assert_eq!(problem(&answer), (422, "invalid".into()));
     let document: serde_json::Value = serde_json::from_str(&answer.body).unwrap();

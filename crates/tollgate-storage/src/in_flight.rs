@@ -171,13 +171,16 @@ impl CountedSet {
         is_counted
     }
 
-    /// The time for which an id of this request may have an effect from now on; `None` when it has
-    /// none any more.
+    /// The time for which an id of this request may have an effect from now on; `None` when nothing
+    /// was released, because this one is too old or its count was lost.
     fn release(&mut self, rule: &RequestRule<'_>, now: Timestamp) -> Option<Span> {
         let mut longest = None;
         self.each_in_flight(rule, |limiter, state, charge| {
+            let before = limiter.peek(state, now, 0).remaining;
             limiter.refund(state, charge, now);
-            longest = longest.max(limiter.max_age());
+            if limiter.peek(state, now, 0).remaining > before {
+                longest = longest.max(limiter.max_age());
+            }
         });
         longest
     }

@@ -146,14 +146,6 @@ impl SettledCharge {
     }
 }
 
-impl CountedIn {
-    /// Where a rule counts a request without a partition.
-    pub(crate) fn nowhere(malformed: Option<Malformed>, is_closed: bool) -> Self {
-        let without_key = if is_closed { Self::Closed } else { Self::NoKey };
-        malformed.map_or(without_key, Self::Malformed)
-    }
-}
-
 impl Effect {
     pub(crate) const fn new(is_enforced: bool, action: &Action) -> Self {
         match action {

@@ -64,6 +64,9 @@ impl Policy {
         for index in candidates {
             self.apply(*index, &request, tenant, applied, partitions);
         }
+        if self.is_special || tenant.is_some() {
+            self.limit(applied, &request);
+        }
         if facts.is_to_be_settled() {
             partitions.endure();
         }
@@ -126,23 +129,22 @@ impl Policy {
             Ok(counted) => (counted, None),
             Err(malformed) => (Counted::nothing(rule), Some(malformed)),
         };
-        let is_closed = malformed.is_none() && self.is_special(&counted.set, QuotaSet::is_closed);
-        let counted_in = if counted.has_key && !is_closed {
+        let (counted_in, due) = if counted.has_key {
             let place = self.partition_of(rule, &counted.set, tenant, start, partitions);
-            CountedIn::Partition(place)
+            (CountedIn::Partition(place), rule.due())
         } else {
             keys.truncate(start);
-            CountedIn::nowhere(malformed, is_closed)
+            self.without_partition(rule, &counted.set, malformed)
         };
         applied.push(AppliedRule {
             rule: index,
-            set: self.limited(counted.set, request),
+            set: counted.set,
             by_entry: counted.by_entry,
             cost: counted.cost,
             counted_in,
             first_decision: 0,
             effect: Effect::new(enforced, &rule.terms.action),
-            due: if malformed.is_none() && !is_closed { rule.due() } else { Due::Now },
+            due,
             rank: rule.rank_of(request),
             located: None,
             charged: None,
@@ -151,28 +153,43 @@ impl Policy {
         });
     }
 
-    /// True when `set` has this property, which few policies know.
-    fn is_special(&self, set: &AppliedSet, is: fn(&QuotaSet) -> bool) -> bool {
-        match set {
-            AppliedSet::OfPolicy(_) if !self.is_special => false,
-            set => self.set_of(set).is_some_and(is),
+    /// Where a rule counts a request without a partition, and when it would charge it.
+    #[cold]
+    #[inline(never)] // few requests have none
+    fn without_partition(
+        &self,
+        rule: &Rule,
+        set: &AppliedSet,
+        malformed: Option<Malformed>,
+    ) -> (CountedIn, Due) {
+        match malformed {
+            Some(malformed) => (CountedIn::Malformed(malformed), Due::Now),
+            None if self.is_closed(set) => (CountedIn::Closed, Due::Now),
+            None => (CountedIn::NoKey, rule.due()),
         }
     }
 
-    /// `set` with the limits that the request brings with it.
-    fn limited<F: Facts>(&self, set: AppliedSet, request: &Request<'_, F>) -> AppliedSet {
-        if self.is_special(&set, QuotaSet::varies) { self.limit(set, request) } else { set }
+    #[cold]
+    #[inline(never)] // few policies have such quotas
+    fn is_closed(&self, set: &AppliedSet) -> bool {
+        self.set_of(set).is_some_and(QuotaSet::is_closed)
     }
 
+    /// Gives the rules the limits that the request brings with it.
+    #[cold]
     #[inline(never)] // few quotas take any
-    fn limit<F: Facts>(&self, own: AppliedSet, request: &Request<'_, F>) -> AppliedSet {
-        let Some(mut set) = self.set_of(&own).cloned() else { return own };
-        for quota in &mut set.quotas {
-            let Some(from) = quota.limit_from.as_deref() else { continue };
-            let limit = quota.requested(from, request).unwrap_or(from.default);
-            quota.limiter = quota.limiter.within(limit).unwrap_or(quota.limiter);
+    fn limit<F: Facts>(&self, applied: &mut [AppliedRule], request: &Request<'_, F>) {
+        for applied in applied {
+            let varied = self.set_of(&applied.set).filter(|set| set.varies());
+            let Some(mut set) = varied.cloned() else { continue };
+            for quota in &mut set.quotas {
+                let Some(from) = quota.limit_from.as_deref() else { continue };
+                let limit = quota.requested(from, request).unwrap_or(from.default);
+                quota.limiter = quota.limiter.within(limit).unwrap_or(quota.limiter);
+            }
+            let own = applied.set.clone();
+            applied.set = AppliedSet::Limited(Arc::new(OfRequest { own, set }));
         }
-        AppliedSet::Limited(Arc::new(OfRequest { own, set }))
     }
 
     /// Appends the key by which the rule `index` counts a request to `keys`, and returns the other
@@ -203,10 +220,11 @@ impl Policy {
         let choice = tenant.and_then(|tenant| Choice::of(tenant, index));
         let (set, by_entry) = rule.set_for(request, group, key, choice)?;
         Ok(Some(Counted {
-            set,
             by_entry,
             cost: rule.terms.cost.of(request)?.saturating_mul(request.facts.hits().unwrap_or(1)),
-            has_key: complete || rule.terms.on_missing == OnMissing::Shared,
+            has_key: (complete || rule.terms.on_missing == OnMissing::Shared)
+                && !((self.is_special || tenant.is_some()) && self.is_closed(&set)),
+            set,
         }))
     }
 }
@@ -217,7 +235,8 @@ struct Counted {
     /// The priority of the tenant's entry that selected the quotas.
     by_entry: Option<u32>,
     cost: u64,
-    /// False when a part is missing and the rule denies such requests.
+    /// False when a part is missing and the rule denies such requests, and when its quota denies
+    /// every request.
     has_key: bool,
 }
 

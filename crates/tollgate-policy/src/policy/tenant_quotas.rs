@@ -11,6 +11,7 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::records::RECORD_HEADER;
 use crate::policy::rule::Rule;
 use crate::policy::tenant::{Tenant, TenantSet};
+use crate::spec::charging::Charging;
 use crate::spec::limit_from::LimitFrom;
 use crate::spec::quota::{QuotaProblem, QuotaSpec, parts_of, with_holds};
 use crate::spec::tenant::TenantEntry;
@@ -49,6 +50,12 @@ impl Policy {
                 problem((i, "limit_from", NO_SOURCE.into()));
             }
         }
+        if terms.charging == Charging::InFlight {
+            for (i, _) in quotas.iter().enumerate().filter(|(_, it)| !it.limiter.is_closed()) {
+                problem((i, "limit", IN_FLIGHT.into()));
+            }
+            return quotas.iter().filter(|it| it.limiter.is_closed()).cloned().collect();
+        }
         // The group of the rule then counts by the wall clock, and neither a fleet nor shards
         // lease it.
         if !is_by_calendar {
@@ -63,6 +70,8 @@ impl Policy {
 
 const NO_SOURCE: &str =
     "has a source from which no quota of the policy takes a limit; add it there, too";
+const IN_FLIGHT: &str =
+    "is per window, and the rule limits requests in flight; give the entry a tier of the rule";
 const NO_CALENDAR: &str =
     "is for a rule that has a quota by calendar in the policy, too; leave it out";
 

@@ -41,12 +41,13 @@ impl CompiledQuota {
     }
 }
 
-/// The number in `digits`; 16 digits and more are the greatest number. `None` for anything else.
+/// The number in `digits`; 16 digits and more are the greatest number, zeros before it aside. `None` for anything else.
 fn limit_in(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    if digits.len() > MAX_DIGITS {
+    let significant = digits.iter().position(|digit| *digit != b'0').unwrap_or(digits.len());
+    if digits.len().saturating_sub(significant) > MAX_DIGITS {
         return Some(u64::MAX);
     }
     core::str::from_utf8(digits).ok()?.parse().ok()
@@ -64,7 +65,8 @@ mod tests {
             ("007", Some(7)),
             ("999999999999999", Some(999_999_999_999_999)),
             ("000000000000001", Some(1)),
-            ("0000000000000001", Some(u64::MAX)),
+            ("0000000000000001", Some(1)),
+            ("00000000000000000000000000000000000000", Some(0)),
             ("1000000000000000", Some(u64::MAX)),
             ("99999999999999999999999999", Some(u64::MAX)),
             ("", None),
