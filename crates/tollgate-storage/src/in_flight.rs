@@ -171,16 +171,13 @@ impl CountedSet {
         is_counted
     }
 
-    /// The time for which an id of this request may have an effect from now on; `None` when nothing
-    /// was released, because this one is too old or its count was lost.
+    /// The time for which an id of this request may have an effect from now on; `None` when it has
+    /// none any more.
     fn release(&mut self, rule: &RequestRule<'_>, now: Timestamp) -> Option<Span> {
         let mut longest = None;
         self.each_in_flight(rule, |limiter, state, charge| {
-            let before = limiter.peek(state, now, 0).remaining;
             limiter.refund(state, charge, now);
-            if limiter.peek(state, now, 0).remaining > before {
-                longest = longest.max(limiter.max_age());
-            }
+            longest = longest.max(limiter.max_age());
         });
         longest
     }

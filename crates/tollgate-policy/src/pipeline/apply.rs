@@ -8,13 +8,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::facts::Facts;
-use crate::pipeline::applied::{AppliedRule, AppliedSet, Basis, CountedIn, Effect, OfRequest};
+use crate::pipeline::applied::{AppliedRule, AppliedSet, Basis, CountedIn, Effect};
 use crate::pipeline::deny::find;
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::Plan;
 use crate::pipeline::tenant::Choice;
 use crate::policy::compiled::Policy;
-use crate::policy::group::{Group, QuotaSet};
+use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::tenant::Tenant;
@@ -153,45 +153,6 @@ impl Policy {
         });
     }
 
-    /// Where a rule counts a request without a partition, and when it would charge it.
-    #[cold]
-    #[inline(never)] // few requests have none
-    fn without_partition(
-        &self,
-        rule: &Rule,
-        set: &AppliedSet,
-        malformed: Option<Malformed>,
-    ) -> (CountedIn, Due) {
-        match malformed {
-            Some(malformed) => (CountedIn::Malformed(malformed), Due::Now),
-            None if self.is_closed(set) => (CountedIn::Closed, Due::Now),
-            None => (CountedIn::NoKey, rule.due()),
-        }
-    }
-
-    #[cold]
-    #[inline(never)] // few policies have such quotas
-    fn is_closed(&self, set: &AppliedSet) -> bool {
-        self.set_of(set).is_some_and(QuotaSet::is_closed)
-    }
-
-    /// Gives the rules the limits that the request brings with it.
-    #[cold]
-    #[inline(never)] // few quotas take any
-    fn limit<F: Facts>(&self, applied: &mut [AppliedRule], request: &Request<'_, F>) {
-        for applied in applied {
-            let varied = self.set_of(&applied.set).filter(|set| set.varies());
-            let Some(mut set) = varied.cloned() else { continue };
-            for quota in &mut set.quotas {
-                let Some(from) = quota.limit_from.as_deref() else { continue };
-                let limit = quota.requested(from, request).unwrap_or(from.default);
-                quota.limiter = quota.limiter.within(limit).unwrap_or(quota.limiter);
-            }
-            let own = applied.set.clone();
-            applied.set = AppliedSet::Limited(Arc::new(OfRequest { own, set }));
-        }
-    }
-
     /// Appends the key by which the rule `index` counts a request to `keys`, and returns the other
     /// properties to count. Returns `None` when a part of the key is missing and the rule skips
     /// such requests.
@@ -249,7 +210,7 @@ impl Counted {
 
 impl Rule {
     /// The time at which a request is charged.
-    const fn due(&self) -> Due {
+    pub(super) const fn due(&self) -> Due {
         match &self.terms.charging {
             Charging::Request if matches!(self.terms.cost, Cost::Reported) => Due::Reported,
             Charging::Request => Due::Now,

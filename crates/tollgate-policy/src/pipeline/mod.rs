@@ -11,6 +11,7 @@ pub(crate) mod decide;
 pub(crate) mod punish;
 pub(crate) mod located;
 pub(crate) mod apply;
+pub(crate) mod special;
 pub(crate) mod deny;
 pub(crate) mod tenant;
 pub(crate) mod partition;

@@ -41,7 +41,8 @@ impl CompiledQuota {
     }
 }
 
-/// The number in `digits`; 16 digits and more are the greatest number, zeros before it aside. `None` for anything else.
+/// The number in `digits`; 16 digits and more, without zeros before them, are the greatest number.
+/// `None` for anything else.
 fn limit_in(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
