@@ -3,7 +3,7 @@
 use std::mem;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Ending, Failure, Partition, Plan, Surface};
+use tollgate_policy::{Disposition, Ending, Failure, Plan, Surface};
 
 use crate::support::{Ended, Head, Request, Surfaced, Tokens, get};
 
@@ -26,17 +26,11 @@ fn sent(surface: &mut Surfaced, millis: u64) -> Option<Plan> {
     (answer == Disposition::Allow).then(|| surface.plan.in_flight(&surface.policy).unwrap())
 }
 
-/// Loads, decides and stores a plan that was prepared for it.
+/// Commits a plan that was prepared apart from the request's.
 fn commit(surface: &mut Surfaced, plan: &mut Plan, millis: u64) {
-    let Surfaced { policy, store, .. } = surface;
-    plan.each_partition(|partition| {
-        let stored = store.get(partition.key());
-        partition.load(policy, stored.map(Vec::as_slice));
-    });
-    plan.decide(policy, Timestamp::from_millis(millis));
-    for partition in plan.partitions().filter(Partition::changed) {
-        store.insert(partition.key().to_vec(), partition.value().to_vec());
-    }
+    mem::swap(&mut surface.plan, plan);
+    surface.commit(millis);
+    mem::swap(&mut surface.plan, plan);
 }
 
 fn release(surface: &mut Surfaced, mut plan: Plan, millis: u64) {

@@ -6,14 +6,9 @@ use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_server::check;
 use tollgate_server::clock::Clock;
-use tollgate_server::gate::{Gate, Parts};
-use tollgate_server::log::Log;
-use tollgate_server::policy::active::{ProtocolRestrictions, compile};
-use tollgate_server::policy::following::{File, Following};
-use tollgate_server::store::Store;
-use tollgate_server::store::memory::Memory;
-use tollgate_server::store::table::TableLimits;
-use tollgate_service::log::Share;
+use tollgate_server::gate::Gate;
+
+use crate::cases::gate_of;
 
 /// A thousand per year of each value of three headers; the last two of `/all` only.
 fn policy() -> String {
@@ -26,22 +21,7 @@ fn policy() -> String {
 
 fn gate() -> Arc<Gate> {
     let clock = Clock::showing(Timestamp::from_millis(1_700_000_000_000));
-    let limits = TableLimits { keys: 10_000, bytes: 1 << 26 };
-    let memory = Memory::open(clock, limits, [7; 16], None).expect("a store");
-    let text = policy();
-    let policy = compile(&text, b"", ProtocolRestrictions::default()).expect("a policy");
-    let file = File::new(text, policy);
-    Gate::new(Parts {
-        store: Store::Memory(memory),
-        clock,
-        log: Log::nowhere(clock),
-        following: Following::new(file, false, false, ProtocolRestrictions::default()),
-        hash_key: Vec::new(),
-        fleet_secret: None,
-        log_share: Share::DEFAULT,
-        is_uncounted: false,
-        seed: [9; 16],
-    })
+    gate_of(policy(), clock).expect("a policy")
 }
 
 fn request(path: &str, i: usize) -> Value {

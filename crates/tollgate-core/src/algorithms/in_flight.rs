@@ -21,7 +21,8 @@
 //!
 //! A state that was lost (evicted, or of a server that restarted) begins again at `since`, the time
 //! of its first request. A request of an earlier time is not in it: its end releases nothing, so it
-//! frees no unit of another, and its next confirmation counts it again.
+//! frees no unit of another, and each confirmation by its old time counts it again. A confirmation
+//! that is repeated then counts one request twice, for at most `max_age`.
 //!
 //! Deliberately not here: who confirms, and when; a list of the requests or of their processes.
 //! Such a list has a longest length and costs every key memory; these are 32 bytes.

@@ -65,7 +65,7 @@ pub(super) fn errors(rule: &RuleDoc, traits: &Traits, at: &At<'_>) {
 
 const NO_OWN: &str = "is for a rule with a limit on requests in flight; give the rule \"concurrency\", which its tiers can change";
 const NO_QUOTAS: &str = "is for a rule with quotas; give the rule \"quotas\", which its tiers can change, or leave it out";
-const DELAYS: &str = "counts requests that run, and the action \"delay\" makes one wait for a time that nobody knows; use another action";
+const DELAYS: &str = "counts requests that run, and the action \"delay\" makes one wait, but how long is not known; use another action";
 const QUEUES: &str = "counts requests that run, and a leaky-queue makes them wait; give it to another rule with the same key";
 const LEASES: &str = "is not leased to nodes, because a place that ends is given back where it was taken; leave \"scope\" out, and let the nodes share a store";
 const SHARDS: &str =

@@ -268,7 +268,7 @@ impl Policy {
                 let repeated = self.settings.spec.repeated;
                 write_fact(Some(value.as_bytes().into()), repeated, out).map_err(|_| UNREADABLE)
             }
-            Fact::Domain | Fact::Entries | Fact::Beside => Ok(false), // no key part reads these
+            Fact::Domain | Fact::Entries | Fact::Beside => Ok(false), // not read by any key part
             Fact::Status | Fact::Actual | Fact::Duration => Ok(false),
         }
     }

@@ -187,7 +187,8 @@ impl Surfaced {
         due
     }
 
-    fn commit(&mut self, millis: u64) {
+    /// Loads, decides and stores the prepared plan.
+    pub fn commit(&mut self, millis: u64) {
         let Self { policy, plan, store, .. } = self;
         plan.each_partition(|partition| {
             let stored = store.get(partition.key());

@@ -17,6 +17,7 @@ use tollgate_service::metrics::Event;
 use tollgate_service::settle::Sealer;
 use tollgate_storage::InFlightReport;
 
+use crate::check::settling;
 use crate::gate::Gate;
 use crate::store::{NoReply, StoreRequest};
 
@@ -26,11 +27,9 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<InFl
         return None;
     }
     let sealer = gate.store.sealer()?;
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).ok()?;
     let name_of =
         |partition: Partition<'_>| gate.name_of(policy, (partition.group(), partition.key()));
-    let number = u64::from_le_bytes(random);
+    let number = settling::number()?;
     Some(InFlight::of(&decided.plan, policy, number, &name_of)?.seal(sealer))
 }
 

@@ -20,12 +20,17 @@ use crate::store::{NoReply, StoreRequest};
 /// The id of a decided request, where the store seals any.
 pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<String> {
     let sealer = gate.store.sealer()?;
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).ok()?;
     let name_of =
         |partition: Partition<'_>| gate.name_of(policy, (partition.group(), partition.key()));
-    let number = u64::from_le_bytes(random);
+    let number = number()?;
     Some(sealer.id(&Receipts::of(&decided.plan, policy, number, &name_of)))
+}
+
+/// The number of a new id; `None` without randomness.
+pub(super) fn number() -> Option<u64> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).ok()?;
+    Some(u64::from_le_bytes(random))
 }
 
 /// Settles the costs in `body`.

@@ -71,7 +71,7 @@ pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
                 wrong(
                     "concurrency",
                     format!(
-                        "is not for a server with {setting}: who asks so never tells that a request has ended; leave it \
+                        "is not for a server with {setting}: its callers do not report the end of a request; leave it \
                          out, or let a server of its own without {setting} have the rule"
                     ),
                 );
