@@ -280,3 +280,16 @@ fn a_denial_for_want_of_a_place_is_not_remembered() {
     done(&mut counts, 1, &receipt, START + 1);
     assert!(check(&mut counts, &active, START + 1).is_some());
 }
+
+/// An id that is older than `max_age` ends nothing, and does not keep a later one from it.
+#[test]
+fn an_end_by_an_id_that_is_too_old_changes_nothing() {
+    let (mut counts, policy) = (Counts::default(), policy(10));
+    let first = check(&mut counts, &policy, START).unwrap();
+    let second = renew(&mut counts, 1, &first, START + AGE / 2);
+    let now = START + AGE;
+    assert!(!done(&mut counts, 1, &first, now));
+    assert_eq!(in_flight(&mut counts, &policy, now), 1);
+    assert!(done(&mut counts, 1, &second, now));
+    assert_eq!(in_flight(&mut counts, &policy, now), 0);
+}

@@ -68,15 +68,20 @@ fn requests_with_different_limits_share_one_count() {
 }
 
 #[test]
-fn a_header_is_read_in_one_way_or_not_at_all() {
+fn of_several_values_of_a_header_the_lowest_number_counts() {
     for (lines, limit) in [
         (vec!["7"], 7),
         (vec![" 7 "], 7),
         (vec!["007"], 7),
         (vec!["7", "7"], 7),
         (vec!["7, 7"], 7),
-        (vec!["7", "8"], 3),
-        (vec!["7, 8"], 3),
+        (vec!["8", "7"], 7),
+        (vec!["7, 8"], 7),
+        (vec!["9", "1"], 1),
+        (vec!["none", "2"], 2),
+        (vec!["2, -1"], 2),
+        (vec!["", "2"], 2),
+        (vec!["none", "-1"], 3),
         (vec!["8;q=1"], 3),
         (vec![""], 3),
         (vec![], 3),
@@ -274,6 +279,45 @@ fn counts_continue_under_another_policy() {
     assert_eq!(check(&old, "x"), allowed(0), "the older policy's own limit, 3");
     assert_eq!(check(&new, "x"), denied, "2");
     assert_eq!(check(&new, "99"), allowed(16));
+}
+
+/// A policy whose quota takes no limits of requests decides by a newer record with the limit of a
+/// request that brings none, not with the highest one.
+#[test]
+fn an_older_policy_without_limits_of_requests_decides_by_the_default() {
+    let plain = policy(&format!(r#"{{"limit": 3, "window": "1h", {}}}"#, ALGORITHMS[0]));
+    let newer = policy(&quota(ALGORITHMS[0], r#""header": "x-limit""#, 4, 10));
+    let compile = |text: &str| tollgate_language::compile(text, Surface::Envoy).unwrap();
+    let (plain, newer) = (compile(&plain), compile(&newer));
+    let mut known = Directory::default();
+    for policy in [&plain, &newer] {
+        let _ = known.register(policy, &policy.groups()[0]);
+    }
+    let mut bytes = Vec::new();
+    known.write(&mut bytes);
+    let known = Directory::read(&bytes).unwrap();
+    let (mut stored, now) = (Vec::new(), Timestamp::from_millis(1));
+    let mut check = |policy: &Policy, limit: &str| {
+        let mut plan = Plan::new();
+        policy.plan(&with(limit), &mut plan);
+        plan.each_partition(|partition| {
+            let stored = Some(&*stored).filter(|it: &&[u8]| !it.is_empty());
+            if !partition.load_own(policy, stored) {
+                partition.load_with(policy, &known, stored.unwrap(), now);
+            }
+        });
+        plan.decide(policy, now);
+        if let Some(partition) = plan.partition(0).filter(|it| it.changed() || it.is_carried()) {
+            stored = partition.value().to_vec();
+        }
+        seen(policy, &plan, Span::ZERO).answer
+    };
+    assert_eq!(check(&newer, "2"), Disposition::Allow);
+    for _ in 0..3 {
+        assert_eq!(check(&plain, "9"), Disposition::Allow);
+    }
+    assert_eq!(check(&plain, "9"), DENIED, "4 units, by the newer record");
+    assert_eq!(check(&newer, "5"), Disposition::Allow);
 }
 
 #[test]

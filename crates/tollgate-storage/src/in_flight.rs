@@ -172,12 +172,15 @@ impl CountedSet {
     }
 
     /// The time for which an id of this request may have an effect from now on; `None` when it has
-    /// none any more.
+    /// none any more, so that nothing is released: it is not the last id of a request that runs.
     fn release(&mut self, rule: &RequestRule<'_>, now: Timestamp) -> Option<Span> {
         let mut longest = None;
         self.each_in_flight(rule, |limiter, state, charge| {
-            limiter.refund(state, charge, now);
-            longest = longest.max(limiter.max_age());
+            let is_valid = |age: &Span| now.since(charge.at) < *age;
+            if let Some(max_age) = limiter.max_age().filter(is_valid) {
+                limiter.refund(state, charge, now);
+                longest = longest.max(Some(max_age));
+            }
         });
         longest
     }

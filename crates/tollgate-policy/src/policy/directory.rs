@@ -13,7 +13,8 @@
 //!
 //! In bytes, little-endian: version `u8`, then per set, the earliest generation first: generation
 //! `u64`, length of the rest `u16`, the [parameters](crate::QuotaSet::write_parameters), and per
-//! quota the length of its name `u8` and the name.
+//! quota the length of its name `u8` and the name. Where requests bring limits with them, then per
+//! quota the limit of a request that brings none, `u64`.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -49,6 +50,9 @@ pub(crate) struct KnownSet {
     pub(crate) set: StoredSet,
     /// The names of its quotas, in their order.
     names: Vec<String>,
+    /// Where requests bring limits with them: the limit of one that brings none, per quota. A
+    /// policy without these limits decides by it, and not by the highest one.
+    defaults: Vec<u64>,
 }
 
 /// The result of [`Directory::register`].
@@ -162,7 +166,7 @@ impl Directory {
 impl KnownSet {
     fn new(generation: u64, set: &QuotaSet) -> Self {
         let names = set.quotas.iter().map(|quota| quota.name.clone()).collect();
-        Self { generation, set: set.to_stored(), names }
+        Self { generation, set: set.to_stored(), names, defaults: defaults(set) }
     }
 
     fn read(generation: u64, mut entry: &[u8]) -> Option<Self> {
@@ -176,7 +180,13 @@ impl KnownSet {
             }
             names.push(core::str::from_utf8(name).ok()?.into());
         }
-        rest.0.is_empty().then_some(Self { generation, set, names })
+        let mut defaults = Vec::new();
+        if !rest.0.is_empty() {
+            for _ in set.quotas() {
+                defaults.push(rest.u64()?);
+            }
+        }
+        rest.0.is_empty().then_some(Self { generation, set, names, defaults })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -185,21 +195,26 @@ impl KnownSet {
             out.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
             out.extend_from_slice(name.as_bytes());
         }
+        out.extend(self.defaults.iter().flat_map(|limit| limit.to_le_bytes()));
     }
 
     fn is(&self, set: &QuotaSet) -> bool {
-        self.set == set.to_stored()
+        self.set == set.to_stored() && self.defaults == defaults(set)
     }
 
     /// This set as a replacement for `own`, which has the same name, with its states at `offset`.
     pub(crate) fn in_place_of(&self, own: &QuotaSet, offset: Option<usize>) -> QuotaSet {
-        let quotas = self.set.quotas().iter().zip(&self.names).map(|(quota, name)| CompiledQuota {
-            name: name.clone(),
-            name_hash: quota.name_hash(),
-            limiter: *quota.limiter(),
-            window: quota.limiter().window(),
-            offset: quota.offset(),
-            limit_from: None,
+        let mut defaults = self.defaults.iter();
+        let quotas = self.set.quotas().iter().zip(&self.names).map(|(quota, name)| {
+            let limiter = *quota.limiter();
+            CompiledQuota {
+                name: name.clone(),
+                name_hash: quota.name_hash(),
+                limiter: defaults.next().and_then(|it| limiter.within(*it)).unwrap_or(limiter),
+                window: limiter.window(),
+                offset: quota.offset(),
+                limit_from: None,
+            }
         });
         QuotaSet {
             rule: own.rule,
@@ -214,4 +229,16 @@ impl KnownSet {
             fallback: None,
         }
     }
+}
+
+/// Per quota of `set` the limit of a request that brings none; empty where requests bring none.
+fn defaults(set: &QuotaSet) -> Vec<u64> {
+    if !set.varies() {
+        return Vec::new();
+    }
+    let default = |quota: &CompiledQuota| match quota.limit_from() {
+        Some(from) => from.default,
+        None => u64::MAX,
+    };
+    set.quotas.iter().map(default).collect()
 }

@@ -171,7 +171,8 @@ impl RuleSpec {
 
     fn can_have_limits(&self, has_shards: bool) -> bool {
         let sets = self.tiers.iter().map(|tier| &tier.set).chain([&self.set]);
-        let quotas = sets.flat_map(|set| &set.own.quotas);
+        let records = sets.flat_map(|set| core::iter::once(&set.own).chain(&set.fallback));
+        let quotas = records.flat_map(|record| &record.quotas);
         let mut varied = quotas.filter(|quota| quota.limit_from.is_some());
         varied.all(|it| self.terms.no_limit_from(it.limiter.algorithm(), has_shards).is_none())
     }

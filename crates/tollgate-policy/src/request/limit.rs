@@ -1,12 +1,12 @@
 //! The limit that a request brings with it.
 //!
-//! Invariant: a value is read in one way or not at all: digits only. What is absent, contradicts
-//! itself or is anything else is the quota's default, never another number.
+//! Invariant: a value is read in one way or not at all: digits only. What is absent or something
+//! else is the quota's default, never another number. Of several values of a header the lowest
+//! number counts, so what a client sends next to the value of a proxy never raises its limit.
 
-use tollgate_http_syntax::repeated::Repeated;
-use tollgate_http_syntax::values::{elements, the_one};
+use tollgate_http_syntax::values::elements;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, RequestedLimit};
 use crate::policy::quota::CompiledQuota;
 use crate::request::lazy::Request;
 use crate::spec::limit_from::{LimitFrom, LimitSource};
@@ -15,6 +15,16 @@ use crate::spec::limit_from::{LimitFrom, LimitSource};
 const MAX_DIGITS: usize = 15;
 
 impl CompiledQuota {
+    /// True when `limit`, the limit in a descriptor, is one of this quota: it takes its limit from
+    /// descriptors, and counts in the same unit of time.
+    #[must_use]
+    pub fn takes(&self, limit: &RequestedLimit) -> bool {
+        let from = self.limit_from.as_deref();
+        from.is_some_and(|from| from.source == LimitSource::Descriptor)
+            && limit.window == self.window
+            && self.limiter.calendar().is_none()
+    }
+
     /// The limit that the request brings with it, at most that of the limiter; `None` where it has
     /// none that can be read, or the quota takes none.
     pub(crate) fn requested<F: Facts>(
@@ -28,13 +38,10 @@ impl CompiledQuota {
             LimitSource::Metadata(path) => limit_in(&request.facts.metadata(&path.0)?),
             LimitSource::Header(name) => {
                 let value = request.facts.header(&name.0)?;
-                let one = the_one(elements(&value), Repeated::Refuse);
-                one.ok()?.and_then(limit_in)
+                elements(&value).filter_map(limit_in).min()
             }
             LimitSource::Descriptor => {
-                let limit = request.facts.limit()?;
-                (limit.window == self.window && self.limiter.calendar().is_none())
-                    .then_some(limit.units)
+                request.facts.limit().filter(|limit| self.takes(limit)).map(|limit| limit.units)
             }
         };
         limit.map(|limit| limit.min(self.limiter.limit()))

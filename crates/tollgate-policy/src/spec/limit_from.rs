@@ -85,6 +85,18 @@ impl LimitFrom {
     pub(crate) fn fits(&self, limiter: &Limiter) -> bool {
         self.default <= limiter.limit()
             && limiter.within(self.default).is_some()
-            && !limiter.quota().is_strict()
+            && !(limiter.is_closed() || limiter.quota().is_strict())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_counts_nothing_takes_no_limit() {
+        let from = LimitFrom { source: LimitSource::Descriptor, default: 0 };
+        let closed = Limiter::closed(tollgate_core::Span::ZERO).unwrap();
+        assert!(!from.fits(&closed));
     }
 }

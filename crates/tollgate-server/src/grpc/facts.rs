@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use tollgate_core::Span;
 use tollgate_grpc::authorization::CheckRequest;
-use tollgate_grpc::rate_limit::RateLimitRequest;
+use tollgate_grpc::rate_limit::{DescriptorLimit, RateLimitRequest};
 use tollgate_policy::{Entry, Facts, RequestedLimit};
 
 /// One descriptor of a call. It has no method, host, header or address, so no rule that reads one
@@ -57,14 +57,18 @@ impl Facts for Descriptor<'_> {
     }
 
     fn limit(&self) -> Option<RequestedLimit> {
-        let limit = self.request.descriptors.get(self.index)?.limit?;
-        let window = Span::from_secs(limit.window()?.as_secs());
-        Some(RequestedLimit { units: limit.requests_per_unit, window })
+        requested(self.request.descriptors.get(self.index)?.limit.as_ref()?)
     }
 
     fn hits(&self) -> Option<u64> {
         self.request.descriptors.get(self.index).map(|descriptor| descriptor.hits)
     }
+}
+
+/// The limit of a descriptor; `None` where its unit has no fixed length.
+pub(super) fn requested(limit: &DescriptorLimit) -> Option<RequestedLimit> {
+    let window = Span::from_secs(limit.window()?.as_secs());
+    Some(RequestedLimit { units: limit.requests_per_unit, window })
 }
 
 /// A request that Envoy's external authorization asks about.

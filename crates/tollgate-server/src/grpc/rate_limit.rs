@@ -16,14 +16,13 @@ use tollgate_grpc::rate_limit::{
     self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
 };
 use tollgate_grpc::status::Status;
-use tollgate_policy::spec::LimitSource;
 use tollgate_policy::{
     CompiledQuota, Disposition, NearestQuota, Outcome, ProblemDetails, RuleDecision,
 };
 use tollgate_service::check::BATCH_AT_ONCE;
 
 use super::answering::overloaded;
-use super::facts::Descriptor;
+use super::facts::{Descriptor, requested};
 use crate::check::{self, Decision};
 use crate::gate::Gate;
 
@@ -73,9 +72,8 @@ fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
     let policy = &*decision.active.policy;
     let outcome = decision.decided.plan.outcome(policy);
     if let Some(limit) = &descriptor.limit {
-        let takes_it = |quota: &CompiledQuota| {
-            quota.limit_from().is_some_and(|from| from.source == LimitSource::Descriptor)
-        };
+        let requested = requested(limit);
+        let takes_it = |quota: &CompiledQuota| requested.is_some_and(|limit| quota.takes(&limit));
         let mut quotas = outcome.decisions().flat_map(|said| said.set.quotas());
         if !quotas.any(takes_it) {
             gate.note_limit_ignored(&limit.to_string());

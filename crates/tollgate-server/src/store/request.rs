@@ -45,7 +45,8 @@ pub enum StoreRequest<'a> {
     /// Carry out an operator's request for the key
     /// ([`GivenKey::request`](tollgate_policy::GivenKey::request)).
     Operate(&'a [u8]),
-    /// Carry out a report about a request in flight ([`tollgate_storage::InFlightReport::request`]).
+    /// Carry out a report about a request in flight
+    /// ([`InFlightReport::request`](tollgate_storage::InFlightReport::request)).
     InFlight(&'a [u8]),
 }
 
