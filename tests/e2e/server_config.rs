@@ -58,13 +58,13 @@ fn every_mistake_is_said_at_once_with_its_place() {
     let (status, out, err) = run(&dir, &[&arguments[..], &["--check-config"]].concat(), &variables);
     assert_eq!((status, out.as_str()), (Some(1), ""));
     let expected = "error: admin_token: is a secret; write it into a file and name that in admin_token_file\n\
-        error: listn: is no setting; see --help\n\
-        error: threads: is no text, number or list of texts\n\
+        error: listn: is not a setting; see --help\n\
+        error: threads: is not a text, a number or a list of texts\n\
         error: TOLLGATE_HASH_KEY_FILE: cannot be read: No such file or directory (os error 2)\n\
         error: policy: is missing; name the file with the policy\n\
         error: --store: is neither \"memory\" nor an address: it does not begin with redis://, rediss://, redis+sentinel://, redis+cluster://\n\
         error: --tls-key: also needs tls_certificate\n\
-        error: TOLLGATE_TRUSTED_CALLERS: \"10.0.0.0/8, everybody\" is no list of networks; use one such as \"10.0.0.0/8,::1/128\"\n\
+        error: TOLLGATE_TRUSTED_CALLERS: \"10.0.0.0/8, everybody\" is not a list of networks; use one such as \"10.0.0.0/8,::1/128\"\n\
         error: max_keys: \"0\" is not a whole number from 1 to 1000000000\n\
         error: TOLLGATE_MAX_CONNECTIONS: \"many\" is not a whole number from 1 to 1000000\n\
         error: TOLLGATE_CHECK_TOKEN_FILE: is empty; give it a value or leave it out\n\
@@ -94,7 +94,7 @@ fn what_is_wrong_with_tls_to_the_store_is_said_at_once() {
     );
     assert_eq!(
         said(&["--store=rediss+cluster://h", "--store-certificate=c"]),
-        "error: --store: wants TLS; name the file that says whom to trust in store_ca\n\
+        "error: --store: uses TLS; name the file with its trusted authorities in store_ca\n\
          error: --store-certificate: also needs store_key\n"
     );
     let files = ["--store-ca=ca.pem", "--store-certificate=c.pem", "--store-key=k.pem"];
@@ -156,7 +156,7 @@ fn files_that_are_named_are_checked_together() {
     assert_eq!((status, out.as_str()), (Some(0), "the configuration is right: 1 rules\n"));
     assert_eq!(
         err,
-        "warning: admin_token is so short that it can be found by trying; use 16 characters or more\n"
+        "warning: admin_token is short enough to be guessed; use 16 characters or more\n"
     );
 }
 
@@ -190,10 +190,10 @@ fn a_variable_that_is_nearly_a_setting_is_a_mistake_and_others_are_named() {
     let right = ["--policy", "policy.json", "--check-config"];
     let (status, _, err) = run(&dir, &right, &[("TOLLGATE_CHEK_TOKEN", "0123456789abcdef")]);
     let expected =
-        "error: TOLLGATE_CHEK_TOKEN: is no setting; did you mean TOLLGATE_CHECK_TOKEN?\n";
+        "error: TOLLGATE_CHEK_TOKEN: is not a setting; did you mean TOLLGATE_CHECK_TOKEN?\n";
     assert_eq!((status, err.as_str()), (Some(1), expected));
     let (status, _, err) = run(&dir, &right, &[("TOLLGATE_LISTEN_PORT", "80")]);
-    let expected = "warning: the variable TOLLGATE_LISTEN_PORT is no setting; see --help\n";
+    let expected = "warning: the variable TOLLGATE_LISTEN_PORT is not a setting; see --help\n";
     assert_eq!((status, err.as_str()), (Some(0), expected));
 }
 

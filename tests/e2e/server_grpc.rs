@@ -233,7 +233,10 @@ fn rules_by_the_response_do_not_start() {
         assert!(!is_right && said.contains("rules[0].charge: ") && said.contains(name), "{said}");
     }
     let (is_right, said) = run(&["--protocols", "grpc"]);
-    assert!(!is_right && said.contains("--protocols: \"grpc\" is no list of protocols"), "{said}");
+    assert!(
+        !is_right && said.contains("--protocols: \"grpc\" is not a list of protocols"),
+        "{said}"
+    );
 }
 
 #[test]

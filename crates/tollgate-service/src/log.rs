@@ -113,7 +113,7 @@ impl Share {
 
     /// The allowed values, in words.
     pub const WANTED: &'static str =
-        "is no part of all lines; use a number from 0 to 1 such as 0.01, or 1/100";
+        "is not a share of all lines; use a number from 0 to 1 such as 0.01, or 1/100";
 
     const MILLION: u32 = 1_000_000;
 

@@ -68,13 +68,15 @@ fn is_check(matches: &ArgMatches) -> bool {
 }
 
 fn declared() -> clap::Command {
-    let about = "Answers POST /check by a policy, with counts in memory";
-    let after = "Every setting may stand in the file as it is named here with _ for -, and in the \
-                 environment with TOLLGATE_ in front: listen = \"[::]:8080\", \
-                 TOLLGATE_LISTEN=[::]:8080. A flag goes before the environment, and that before \
-                 the file. Secrets are never flags: TOLLGATE_CHECK_TOKEN, TOLLGATE_ADMIN_TOKEN, \
-                 TOLLGATE_READ_TOKEN, TOLLGATE_METRICS_TOKEN, TOLLGATE_FOLLOW_TOKEN, \
-                 TOLLGATE_HASH_KEY, or the files that are named.";
+    let about = "Answers POST /check by a policy, with counts in memory or in a shared store";
+    let after = "Every setting can also be set in the file, under its name here with _ for -, and in the \
+                 environment, with the prefix TOLLGATE_: listen = \"[::]:8080\", \
+                 TOLLGATE_LISTEN=[::]:8080. A flag takes precedence over the environment, and the \
+                 environment over the file. Secrets are never flags: they are the variables \
+                 TOLLGATE_CHECK_TOKEN, TOLLGATE_ADMIN_TOKEN, TOLLGATE_READ_TOKEN, \
+                 TOLLGATE_METRICS_TOKEN, TOLLGATE_FOLLOW_TOKEN, TOLLGATE_HASH_KEY, \
+                 TOLLGATE_STORE_PASSWORD and TOLLGATE_FLEET_SECRET, or the contents of the files that \
+                 these flags name.";
     let config = Arg::new("config").long("config").value_name("FILE");
     let check = Arg::new("check-config").long("check-config").action(ArgAction::SetTrue);
     let command = clap::Command::new("tollgate-server")
@@ -83,14 +85,12 @@ fn declared() -> clap::Command {
         .after_help(after)
         .term_width(100)
         .arg(config.help("Settings as TOML"))
-        .arg(check.help(
-            "Says everything that is wrong with settings, policy and certificates, and ends",
-        ));
+        .arg(check.help("Reports all errors in settings, policy and certificates, and exits"));
     let command = SETTINGS.iter().fold(command, |command, setting| {
         command.arg(argument(setting, setting.flag(), help(setting)))
     });
     SECRETS.iter().fold(command, |command, secret| {
-        let help = format!("The file with a secret. {}", secret.help);
+        let help = format!("A file with a secret. {}", secret.help);
         command.arg(argument(secret, format!("{}-file", secret.flag()), help))
     })
 }

@@ -46,10 +46,10 @@ impl Environment {
             } else if is_of_kubernetes(name, value) {
             } else if let Some(meant) = nearest(name, &lower) {
                 let message =
-                    format!("is no setting; did you mean {}?", meant.to_ascii_uppercase());
+                    format!("is not a setting; did you mean {}?", meant.to_ascii_uppercase());
                 problems.0.push(Problem::new(name, message));
             } else if name.to_ascii_uppercase().starts_with(PREFIX) {
-                warnings.push(format!("the variable {name} is no setting; see --help"));
+                warnings.push(format!("the variable {name} is not a setting; see --help"));
             }
         }
     }
@@ -94,7 +94,7 @@ mod tests {
             ("tollgate_policy", "TOLLGATE_POLICY"),
             ("TOLLGATE_CONFG", "TOLLGATE_CONFIG"),
         ] {
-            let expected = format!("{name}: is no setting; did you mean {meant}?");
+            let expected = format!("{name}: is not a setting; did you mean {meant}?");
             assert_eq!(checked(&[(name, "x")]), (vec![expected], vec![]));
         }
     }
@@ -104,7 +104,7 @@ mod tests {
         for name in known() {
             assert_eq!(checked(&[(&name, "x")]), (vec![], vec![]), "{name}");
         }
-        let strange = "the variable TOLLGATE_LISTEN_PORT is no setting; see --help".to_owned();
+        let strange = "the variable TOLLGATE_LISTEN_PORT is not a setting; see --help".to_owned();
         assert_eq!(checked(&[("TOLLGATE_LISTEN_PORT", "80")]), (vec![], vec![strange]));
         let of_others =
             [("PATH", "/bin"), ("HOME", "/"), ("OTEL_SERVICE_NAME", "a"), ("LISTEN", "b")];

@@ -43,8 +43,8 @@ impl Network {
 
 /// The warning about `networks` that are certainly too wide where callers need no token.
 pub(crate) fn warning(networks: &[Network]) -> Option<String> {
-    let message = "trusted_callers has every address, and no check_token is set: whatever reaches the \
-                   server can spend the quota of every client";
+    let message = "trusted_callers has every address, and no check_token is set: every program that reaches \
+                   the server can spend the quota of every client";
     networks.iter().any(|network| network.prefix == 0).then(|| message.to_owned())
 }
 

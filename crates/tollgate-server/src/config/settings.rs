@@ -35,108 +35,122 @@ pub(crate) const SETTINGS: &[Setting] = &[
         None,
         "The policy, as JSON or YAML; read again when it changes, and on SIGHUP",
     ),
-    row("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where requests are answered"),
+    row(
+        "listen",
+        "ADDRESS",
+        Some("127.0.0.1:8080"),
+        "The address on which the server accepts requests",
+    ),
     row(
         "operations_listen",
         "ADDRESS",
         Some("127.0.0.1:8081"),
-        "Where /live and /ready are answered, without TLS and outside all limits",
+        "The address of /live and /ready, without TLS and outside all limits",
     ),
     row(
         "ready",
         "WHEN",
         Some("always"),
-        "When /ready says that requests should be sent here: always, until the server ends, or \
-         with_store: not while the shared store does not answer",
+        "When /ready reports that the server takes requests: always, until the server ends, or \
+         with_store, only while the shared store responds",
     ),
     row(
         "store",
         "STORE",
         Some("memory"),
-        "Where counts are: memory, or the address of a Valkey or Redis that servers share: \
+        "Where counts are kept: memory, or the address of a Valkey or Redis that servers share: \
          redis://HOST:PORT, redis+sentinel://HOST,HOST/NAME or redis+cluster://HOST,HOST; \
-         rediss for redis is over TLS",
+         rediss in place of redis uses TLS",
     ),
-    row("store_prefix", "TEXT", Some("tollgate:"), "What the names of keys there begin with"),
-    row("store_user", "NAME", None, "Whom to log in as there, with store_password"),
+    row("store_prefix", "TEXT", Some("tollgate:"), "The prefix of all key names in the store"),
+    row("store_user", "NAME", None, "The name of the user in the store, with store_password"),
     row(
         "store_ca",
         "FILE",
         None,
-        "Certificates as PEM that vouch for it, with rediss://; read again on SIGHUP",
+        "The trusted authorities of the store's certificates as PEM, with rediss://; read again \
+         on SIGHUP",
     ),
     row(
         "store_certificate",
         "FILE",
         None,
-        "Who we are there, as PEM, where it wants that; read again on SIGHUP",
+        "The client certificate for a store that requires one, as PEM; read again on SIGHUP",
     ),
-    row("store_key", "FILE", None, "Its private key as PEM; read again on SIGHUP"),
+    row(
+        "store_key",
+        "FILE",
+        None,
+        "The private key of store_certificate as PEM; read again on SIGHUP",
+    ),
     row(
         "store_server_name",
         "HOST",
         None,
-        "The name in the certificate of every node there; without it, the host of each",
+        "The name in the certificate of every node of the store; without it, the host of each",
     ),
-    row("store_timeout", "MS", Some("250"), "For one call to it"),
+    row("store_timeout", "MS", Some("250"), "The time limit of one call to the store"),
     row(
         "store_replicas",
         "NUMBER",
         Some("0"),
-        "Replicas of it that must have a charge before it counts: 0, or 1 to 5; with too few, \
-         on_failure decides",
+        "The number of the store's replicas that must confirm a charge before it counts: 0, or \
+         1 to 5; with fewer confirmations, on_failure decides",
     ),
-    row("store_replicas_timeout", "MS", Some("50"), "How long it waits for them"),
+    row("store_replicas_timeout", "MS", Some("50"), "How long the store waits for these replicas"),
     row(
         "store_tolerance",
         "MS",
         Some("50"),
-        "By how much its clock may differ from the time of a decision; more than half a round trip",
+        "The highest difference between the store's clock and the time of a decision; more than \
+         half a round trip",
     ),
     row(
         "data",
         "DIR",
         None,
-        "Keeps what was put at run time, policies and tenants, across restarts",
+        "The folder that keeps policies and tenants put at run time across restarts",
     ),
     row("page", "DIR", None, "The folder with the operator's page, to serve it"),
-    row("max_keys", "NUMBER", Some("1000000"), "Keys that are held in memory"),
-    row("max_key_mib", "MIB", Some("512"), "Memory that they take at most"),
+    row("max_keys", "NUMBER", Some("1000000"), "The number of keys held in memory"),
+    row("max_key_mib", "MIB", Some("512"), "The memory that these keys take at most"),
     row(
         "tls_certificate",
         "FILE",
         None,
         "Certificates as PEM, the server's first; read again on SIGHUP",
     ),
-    row("tls_key", "FILE", None, "Its private key as PEM; read again on SIGHUP"),
+    row("tls_key", "FILE", None, "The private key of tls_certificate as PEM; read again on SIGHUP"),
     row(
         "tls_client_ca",
         "FILE",
         None,
-        "Who vouches for clients, as PEM: without a certificate of theirs nobody is served; read \
-         again on SIGHUP",
+        "The trusted authorities of client certificates as PEM; a client without such a \
+         certificate is not served; read again on SIGHUP",
     ),
     row(
         "tls_clients",
         "NAMES",
         None,
-        "Whose certificates may ask, in place of trusted_callers: dns:NAME, uri:URI, cn:NAME",
+        "The names of client certificates that may call /check, in place of trusted_callers: \
+         dns:NAME, uri:URI, cn:NAME",
     ),
     row(
         "trusted_callers",
         "NETWORKS",
         Some("127.0.0.0/8,::1/128"),
-        "Who may ask /check where no check_token is set, because a caller says whose request it is",
+        "The networks that may call /check where no check_token is set; a caller names the \
+         client of each request, and so could spend any client's quota",
     ),
     row(
         "protocols",
         "NAMES",
         None,
-        "What is spoken beside /check: ratelimit, ext_authz (Envoy's, over gRPC), ext_authz_http, \
-         nginx, forward_auth (over HTTP)",
+        "The protocols in addition to /check: ratelimit, ext_authz (Envoy's, over gRPC), \
+         ext_authz_http, nginx, forward_auth (over HTTP)",
     ),
-    row("audit_header", "NAME", None, "The request header that says who changes something"),
-    row("log_sample", "SHARE", Some("1/100"), "Which part of refusals and failures is logged"),
+    row("audit_header", "NAME", None, "The request header that names the operator of a change"),
+    row("log_sample", "SHARE", Some("1/100"), "The share of denials and failures that is logged"),
     row(
         "traces",
         "URL",
@@ -147,50 +161,87 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "traces_share",
         "SHARE",
         None,
-        "Which part of requests is traced whose caller says nothing of it; 1/100 unless OTEL_TRACES_SAMPLER says it",
+        "The share of traced requests among those whose caller does not decide it; 1/100 unless \
+         OTEL_TRACES_SAMPLER sets it",
     ),
-    row("traces_service", "NAME", None, "What this service is called there; tollgate-server"),
+    row(
+        "traces_service",
+        "NAME",
+        None,
+        "The name of this service in traces; tollgate-server unless OTEL_SERVICE_NAME sets it",
+    ),
     row(
         "max_connections",
         "NUMBER",
         Some("10000"),
-        "Connections at a time; more are closed at once",
+        "Concurrent connections; more are closed at once",
     ),
     row(
         "max_per_address",
         "NUMBER",
         Some("1000"),
-        "Connections at a time of one address, IPv6: of one /64; more are closed at once",
+        "Concurrent connections of one address, for IPv6 of one /64; more are closed at once",
     ),
-    row("max_requests", "NUMBER", Some("4096"), "Requests under way at a time; more get 503"),
+    row("max_requests", "NUMBER", Some("4096"), "Concurrent requests; more get 503"),
     row("max_header_bytes", "BYTES", Some("16384"), "Bytes of a request's head"),
-    row("header_timeout", "SECONDS", Some("10"), "For the head of a request to come, and for TLS"),
-    row("body_timeout", "SECONDS", Some("10"), "For the body of a request to come"),
-    row("idle_timeout", "SECONDS", Some("75"), "A connection without a request is closed after"),
+    row(
+        "header_timeout",
+        "SECONDS",
+        Some("10"),
+        "The time for the head of a request to arrive, and for the TLS handshake",
+    ),
+    row("body_timeout", "SECONDS", Some("10"), "The time for the body of a request to arrive"),
+    row(
+        "idle_timeout",
+        "SECONDS",
+        Some("75"),
+        "The time after which a connection without a request is closed",
+    ),
     row(
         "drain_delay",
         "SECONDS",
         Some("0"),
-        "From SIGTERM, when /ready fails, to no more connections",
+        "The time from SIGTERM, when /ready fails, to the last accepted connection",
     ),
-    row("drain_timeout", "SECONDS", Some("30"), "For requests under way to end after that"),
+    row(
+        "drain_timeout",
+        "SECONDS",
+        Some("30"),
+        "The time for running requests to end after drain_delay",
+    ),
     row("threads", "NUMBER", None, "Worker threads; as many as there are processors"),
 ];
 
 /// Every secret: `TOLLGATE_CHECK_TOKEN` in the environment, or `check_token_file`.
 pub(crate) const SECRETS: &[Setting] = &[
-    row("check_token", "FILE", None, "What /check wants as \"authorization: Bearer\""),
-    row("admin_token", "FILE", None, "Turns the admin API on: its bearer reads and changes"),
-    row("read_token", "FILE", None, "Its bearer reads what the admin API tells"),
-    row("metrics_token", "FILE", None, "Its bearer reads metrics"),
-    row("follow_token", "FILE", None, "Its bearer reads the policy in force, as a filter does"),
-    row("hash_key", "FILE", None, "Makes the hashes of keys that clients and logs see unguessable"),
-    row("store_password", "FILE", None, "What the shared store wants"),
+    row(
+        "check_token",
+        "FILE",
+        None,
+        "The token that callers of /check send as \"authorization: Bearer\"",
+    ),
+    row(
+        "admin_token",
+        "FILE",
+        None,
+        "Turns on the admin API; this token may read and change everything",
+    ),
+    row("read_token", "FILE", None, "This token may read the admin API"),
+    row("metrics_token", "FILE", None, "This token may read metrics"),
+    row("follow_token", "FILE", None, "This token may read the policy in force, as a filter does"),
+    row(
+        "hash_key",
+        "FILE",
+        None,
+        "Makes the hashes of keys in responses and logs impossible to guess",
+    ),
+    row("store_password", "FILE", None, "The password of the shared store"),
     row(
         "fleet_secret",
         "FILE",
         None,
-        "Turns POST /lease on: it names the counts of the fleet, the same in every server and proxy",
+        "Turns on POST /lease; the names of the fleet's counts derive from it, so it is the \
+         same in every server and proxy",
     ),
 ];
 

@@ -123,11 +123,11 @@ fn members(path: &Path, problems: &mut Problems) -> BTreeMap<String, SettingValu
             let message = format!("is a secret; write it into a file and name that in {name}_file");
             problems.0.push(Problem::new(&name, message));
         } else if !is_setting {
-            problems.0.push(Problem::new(&name, "is no setting; see --help".to_owned()));
+            problems.0.push(Problem::new(&name, "is not a setting; see --help".to_owned()));
         } else if let Some(text) = text_of(&value) {
             given.insert(name.clone(), SettingValue { text, place: name });
         } else {
-            let message = "is no text, number or list of texts".to_owned();
+            let message = "is not a text, a number or a list of texts".to_owned();
             problems.0.push(Problem::new(&name, message));
         }
     }
@@ -153,7 +153,7 @@ fn text_of(value: &toml::Value) -> Option<String> {
 fn read(path: &Path) -> Result<String, String> {
     let metadata = std::fs::metadata(path).map_err(|why| why.to_string())?;
     if !metadata.is_file() || metadata.len() > MAX_FILE {
-        return Err("it is no file of at most 1 MiB".to_owned());
+        return Err("it is not a file of at most 1 MiB".to_owned());
     }
     std::fs::read_to_string(path).map_err(|why| why.to_string())
 }

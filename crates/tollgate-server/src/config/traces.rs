@@ -69,7 +69,7 @@ impl Reader<'_> {
         }
         for name in ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"] {
             if (self.variable)(name).is_some_and(|protocol| protocol != "http/protobuf") {
-                self.wrong(name, "is not spoken; only \"http/protobuf\" is".to_owned());
+                self.wrong(name, "is not supported; use \"http/protobuf\"".to_owned());
             }
         }
         collector
@@ -123,7 +123,10 @@ impl Reader<'_> {
         };
         let fields: Option<Vec<_>> = pairs.iter().map(field).collect();
         fields.unwrap_or_else(|| {
-            self.wrong(name, "has what is no field of HTTP".to_owned());
+            self.wrong(
+                name,
+                "contains a name or a value that HTTP does not allow in a field".to_owned(),
+            );
             Vec::new()
         })
     }
@@ -131,7 +134,7 @@ impl Reader<'_> {
     fn pairs(&mut self, name: &str) -> Vec<(String, String)> {
         let Some(text) = (self.variable)(name) else { return Vec::new() };
         pairs(&text).unwrap_or_else(|| {
-            self.wrong(name, "is no list such as \"name=value,name=value\"".to_owned());
+            self.wrong(name, "is not a list such as \"name=value,name=value\"".to_owned());
             Vec::new()
         })
     }

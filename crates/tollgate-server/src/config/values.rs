@@ -147,7 +147,7 @@ impl Config {
         let engine = engine(r);
         let engine_tls = engine_tls(r, engine.as_ref());
         let (tls, names) = (tls(r), names(r));
-        let wanted = "is no list of networks; use one such as \"10.0.0.0/8,::1/128\"";
+        let wanted = "is not a list of networks; use one such as \"10.0.0.0/8,::1/128\"";
         let networks = r.read("trusted_callers", wanted, Vec::new(), |text| {
             text.split(',').map(|network| Network::parse(network.trim())).collect()
         });
@@ -325,7 +325,7 @@ fn engine_tls(r: &mut Reader<'_>, engine: Option<&tollgate_redis::Options>) -> O
     }
     let [(_, ca), (_, certificate), (_, key), (_, server_name)] = given;
     if ca.is_none() {
-        r.wrong("store", "wants TLS; name the file that says whom to trust in store_ca");
+        r.wrong("store", "uses TLS; name the file with its trusted authorities in store_ca");
     }
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
@@ -374,9 +374,8 @@ fn secrets(r: &mut Reader<'_>, warnings: &mut Vec<String>) -> (Option<Token>, Op
             r.wrong(name, &format!("is the same as {other}; give each a value of its own"));
         }
         if value.len() < LEAST_TOKEN {
-            warnings.push(format!(
-                "{name} is so short that it can be found by trying; use 16 characters or more"
-            ));
+            warnings
+                .push(format!("{name} is short enough to be guessed; use 16 characters or more"));
         }
         *token = Some(Token::new(value.as_bytes()));
         taken.push((name, value));
@@ -391,7 +390,7 @@ fn secrets(r: &mut Reader<'_>, warnings: &mut Vec<String>) -> (Option<Token>, Op
         }
     }
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let wanted = "is no name of a header; use one such as \"x-forwarded-user\"";
+    let wanted = "is not the name of a header; use one such as \"x-forwarded-user\"";
     let audit_header = r.read("audit_header", wanted, None, |name| {
         name.bytes().all(is_token).then(|| Some(name.to_ascii_lowercase()))
     });

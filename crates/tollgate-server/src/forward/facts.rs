@@ -92,14 +92,14 @@ impl<'h> Original<'h> {
             }
         };
         if Method::from_bytes(read.method).is_err() {
-            return Err(format!("{} is no method", named(shape)[0]));
+            return Err(format!("{} is not a method", named(shape)[0]));
         }
         // Envoy also asks about CONNECT, which has no path.
         let is_path = matches!(read.target.first(), Some(b'/'))
             || read.target == b"*"
             || (shape == Shape::Envoy && read.target.is_empty());
         if !is_path {
-            return Err(format!("{} is no path that begins with /", named(shape)[1]));
+            return Err(format!("{} is not a path that begins with /", named(shape)[1]));
         }
         Ok(read)
     }
@@ -138,7 +138,7 @@ fn address(text: &[u8], name: &str) -> Result<Option<IpAddr>, String> {
         return Ok(None);
     }
     let text = std::str::from_utf8(text).unwrap_or_default();
-    zoned(text).map(Some).ok_or_else(|| format!("{name} is no address"))
+    zoned(text).map(Some).ok_or_else(|| format!("{name} is not an address"))
 }
 
 /// X-Forwarded-For as it came to the proxy, if present, and the entry that the proxy appended.
@@ -281,33 +281,33 @@ mod tests {
             (
                 "x-original-uri",
                 &["x-original-uri: http://a/"],
-                "x-original-uri is no path that begins with /",
+                "x-original-uri is not a path that begins with /",
             ),
             (
                 "x-original-uri",
                 &["x-original-uri: a"],
-                "x-original-uri is no path that begins with /",
+                "x-original-uri is not a path that begins with /",
             ),
             (
                 "x-original-method",
                 &["x-original-method: GET, POST"],
-                "x-original-method is no method",
+                "x-original-method is not a method",
             ),
-            ("x-original-method", &["x-original-method: G T"], "x-original-method is no method"),
+            ("x-original-method", &["x-original-method: G T"], "x-original-method is not a method"),
             (
                 "x-tollgate-client",
                 &["x-tollgate-client: 1.2.3.4, 5.6.7.8"],
-                "x-tollgate-client is no address",
+                "x-tollgate-client is not an address",
             ),
             (
                 "x-tollgate-client",
                 &["x-tollgate-client: 1.2.3.4:80"],
-                "x-tollgate-client is no address",
+                "x-tollgate-client is not an address",
             ),
             (
                 "x-tollgate-client",
                 &["x-tollgate-client: 1.2.3.4%eth0"],
-                "x-tollgate-client is no address",
+                "x-tollgate-client is not an address",
             ),
         ];
         for (name, lines, expected) in rows {

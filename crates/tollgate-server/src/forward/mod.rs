@@ -74,8 +74,8 @@ pub(crate) async fn answer(
 /// The response to a proxy that is not allowed. The proxy's client gets it, and has no token of
 /// ours to send.
 pub(crate) fn stranger() -> ApiResponse {
-    let detail = "who asks says whose request it is, and this proxy may not: give it the token, or \
-                  list its address in trusted_callers";
+    let detail = "a proxy names the client of a request, and this proxy may not: give it the token, \
+                  or list its address in trusted_callers";
     ApiResponse::problem(403, "Forbidden", detail)
 }
 

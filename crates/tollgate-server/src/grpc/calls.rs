@@ -195,8 +195,8 @@ fn may_call(http: &Http, peer: Peer, headers: &HeaderMap) -> Result<(), Status> 
             ),
             _ => Status::new(
                 Code::PermissionDenied,
-                "who asks says whose request it is, and this one may not: set check_token, or list its \
-                 address in trusted_callers, or its certificate in tls_clients",
+                "a caller names the client of a request, and this caller may not: set check_token, or list \
+                 its address in trusted_callers, or its certificate in tls_clients",
             ),
         }
     })

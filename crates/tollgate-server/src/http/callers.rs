@@ -38,7 +38,7 @@ impl Http {
                 Err(answer.with("www-authenticate", "Bearer"))
             }
             None => {
-                let detail = "who asks says whose request it is, and this one may not: set check_token, \
+                let detail = "a caller names the client of a request, and this caller may not: set check_token, \
                               or list its address in trusted_callers, or its certificate in tls_clients";
                 Err(ApiResponse::problem(403, "Forbidden", detail))
             }

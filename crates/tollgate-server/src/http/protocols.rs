@@ -59,7 +59,7 @@ protocols! {
 
 impl Protocols {
     /// The error message for a mistake in a list of protocols.
-    pub(crate) const WANTED: &str = "is no list of protocols; use one or more of \"ratelimit\", \
+    pub(crate) const WANTED: &str = "is not a list of protocols; use one or more of \"ratelimit\", \
         \"ext_authz\", \"ext_authz_http\", \"nginx\" and \"forward_auth\", with commas";
 
     /// The restrictions that these settings put on a policy; `without_ids` is the setting without

@@ -39,7 +39,7 @@ pub enum CertifiedName {
 
 impl CertifiedName {
     /// The error message for a mistake in a list of them.
-    pub(crate) const WANTED: &str = "is no list of names of certificates; use one or more such as \"dns:envoy.internal\", \
+    pub(crate) const WANTED: &str = "is not a list of names of certificates; use one or more such as \"dns:envoy.internal\", \
                                      \"uri:spiffe://fleet/envoy\" or \"cn:gateway\", with commas";
 
     /// Reads `dns:envoy.internal`.

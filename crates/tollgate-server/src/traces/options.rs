@@ -43,7 +43,7 @@ impl std::fmt::Debug for Collector {
 
 impl Collector {
     /// The error message for a mistake in an address.
-    pub(crate) const WANTED: &str = "is no address of a collector; use one such as \"http://127.0.0.1:4318\": HTTP, in the \
+    pub(crate) const WANTED: &str = "is not the address of a collector; use one such as \"http://127.0.0.1:4318\": HTTP, in the \
                                      clear, without a name or a query in it";
 
     /// Reads `http://127.0.0.1:4318`: the path of OTLP is appended, unless `is_whole`.

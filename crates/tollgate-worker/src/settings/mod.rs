@@ -279,7 +279,7 @@ mod tests {
     fn a_part_of_all_lines_is_from_none_to_all() {
         let share = |value: &str| read(LOG_SAMPLE, value).map(|settings| settings.log_share);
         assert_eq!(share("1/100"), Ok(Share::DEFAULT));
-        let problem = "LOG_SAMPLE: is no part of all lines; use a number from 0 to 1 such as 0.01, \
+        let problem = "LOG_SAMPLE: is not a share of all lines; use a number from 0 to 1 such as 0.01, \
                        or 1/100";
         for value in ["", "2", "1%", "-1"] {
             assert_eq!(share(value).as_ref().map_err(String::as_str), Err(problem), "{value}");
