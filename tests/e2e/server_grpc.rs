@@ -198,7 +198,7 @@ fn what_is_not_switched_on_is_not_there() {
     let server = Setup::new(policy()).start();
     for (path, name) in [(LIMIT, "ratelimit"), (AUTHORIZE, "ext_authz")] {
         let refused = unary(server.port, path, b"", &[]);
-        let message = format!("{name} is not spoken here; the setting protocols turns it on");
+        let message = format!("{name} is off here; the setting protocols turns it on");
         assert_eq!((refused.code, refused.message), (12, message));
     }
     assert_eq!(unary(server.port, "/grpc.B/C", b"", &[]).code, 12);

@@ -133,7 +133,7 @@ fn gateway(tollgate: u16) -> Envoy {
         r#"                          route:
                             cluster: origin
                             rate_limits:
-                              # Every client by its address; and who has a key, by that.
+                              # Every client by its address, and clients with a key by that key.
                               - actions: [{ remote_address: {} }]
                               - actions: [{ request_headers: { header_name: x-api-key, descriptor_key: api_key } }]
 "#,

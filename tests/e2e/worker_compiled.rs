@@ -49,8 +49,8 @@ fn what_is_not_the_deployed_policy_never_decides() {
         (compiled(3, Surface::Envoy), "was compiled for the surface \"envoy\""),
         (cut, "is damaged: it was cut or changed"),
         ("AHRvbGxnYXRlAAAAAAAAAAAA".to_owned(), "was compiled by another version"),
-        ("bm90aGluZw==".to_owned(), "is no compiled policy"),
-        ("no base64!".to_owned(), "is no compiled policy"),
+        ("bm90aGluZw==".to_owned(), "is not a compiled policy"),
+        ("no base64!".to_owned(), "is not a compiled policy"),
     ] {
         let worker = Setup::new(policy(3)).compiled(&compiled).start();
         assert_eq!(admitted(&worker, 5), 3, "{why}");

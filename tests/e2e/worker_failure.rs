@@ -63,7 +63,7 @@ fn a_wrong_setting_is_reported_and_serves_nothing() {
     let worker = setup.start();
     let health = worker.client().send(&Request::get(HEALTH));
     let report: Value = serde_json::from_slice(&health.body).expect("JSON");
-    let detail = "is wrong; the log says why, and this report to the bearer of CHECK_TOKEN";
+    let detail = "is wrong; the log shows the reason, and so does this report with CHECK_TOKEN";
     let expected = json!([
         {"path": "ORIGIN", "detail": detail},
         {"path": "CHECK_TOKEN", "detail": detail},

@@ -130,7 +130,7 @@ fn what_is_misconfigured_is_logged_once() {
         (Setup::new("{"), "not JSON: EOF while parsing an object at line 1 column 1"),
         (
             Setup::new("version: 1\nrules: []\n"),
-            "is not JSON, and a Worker does not read YAML; `tollgate compile --json` makes JSON of it",
+            "is not JSON, and a Worker does not read YAML; `tollgate compile --json` converts it to JSON",
         ),
         (Setup::new(r#"{"version":2,"rules":[]}"#), "version: 2 is not a known version; use 1"),
         (Setup::new(&good).front(NO_BINDING), binding),

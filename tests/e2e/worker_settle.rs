@@ -160,7 +160,7 @@ fn what_an_attacker_sends_is_refused() {
     assert_eq!(refused.status, 401);
     let mut said =
         |id: &str, cost: Value| problem(&client.send(&authorized(settle_request(id, cost))), 400);
-    let none = "is no id that this deployment gave";
+    let none = "is not an id that this deployment gave out";
     let mut forged = ids[0].clone();
     let last = forged.pop().expect("a digit");
     forged.push(if last == 'A' { 'B' } else { 'A' });
@@ -443,7 +443,7 @@ fn a_call_settles_like_post_check_settle() {
     assert_eq!(other, json!({"result": "conflict", "cost": 12}));
     for (body, said) in [
         (json!({"id": given, "cost": -1}), "cost: -1 is not a whole number from 0 to 1000000000"),
-        (json!({"id": "x", "cost": 1}), "id: is no id that this deployment gave"),
+        (json!({"id": "x", "cost": 1}), "id: is not an id that this deployment gave out"),
         (json!({"cost": 1}), "id: is missing"),
         (
             json!({"id": given, "strange": "nan"}),

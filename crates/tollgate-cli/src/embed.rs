@@ -61,10 +61,10 @@ fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
     \"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
     config:
       name: {name}
-      # If the module ever crashes, start it again; the counts survive, they are outside of it.
+      # If the module ever crashes, start it again; the counts are outside of it and survive.
       failure_policy: FAIL_RELOAD
       vm_config:
-        # Counts are shared by all plugins of the same vm_id. Changing it forgets them.
+        # Counts are shared by all plugins of the same vm_id. A new vm_id starts with empty counts.
         vm_id: {vm_id}
         runtime: envoy.wasm.runtime.v8
         code:

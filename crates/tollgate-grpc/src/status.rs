@@ -114,7 +114,7 @@ impl Status {
 
 impl From<Malformed> for Status {
     fn from(Malformed: Malformed) -> Self {
-        Self::invalid("the message is no protocol buffer of this call")
+        Self::invalid("the message is not a protocol buffer of this call")
     }
 }
 

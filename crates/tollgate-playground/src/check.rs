@@ -79,7 +79,7 @@ struct QuotaInWords {
 }
 
 /// The hint for a text that may be YAML.
-const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
+const NO_YAML: &str = "; YAML is not read here; `tollgate compile --json` converts it to JSON";
 
 /// Compiles `text` for the surface with this name.
 pub(crate) fn check(text: &str, surface: &str) -> CheckResult {

@@ -88,38 +88,37 @@ macro_rules! families {
 // A new row comes last, with the next number.
 families! {
     1 Requests "requests" Counter [answer] [Worker Server Envoy]
-        "Requests by what they were answered: passed, delayed, refused, or unlimited when no \
-         rule applied";
+        "Requests by their result: passed, delayed, refused, or unlimited when no rule applied";
     2 Decisions "decisions" Counter [rule, quota, tier, result] [Worker Server]
-        "Decisions of each rule that applied to a request; quota is the one that refuses or \
+        "Decisions of each rule that applied to a request; quota is the one that denies or \
          delays, else empty";
     3 NearLimit "near_limit" Counter [rule, quota, tier] [Worker Server]
-        "Decisions that admitted a request and left at most a fifth of a quota, or of its burst \
-         where that is less, without those that a shard made by what it held";
+        "Decisions that allowed a request and left at most a fifth of a quota, or of its burst \
+         where that is less, without those that a shard made from its own units";
     4 Waits "wait_seconds" Histogram [le] [Worker Server]
-        "How long requests waited that passed after a wait";
+        "The wait of requests that passed after it, in seconds";
     5 WaitingFull "waiting_full" Counter [] [Worker Server Envoy]
-        "Requests refused because too many wait";
+        "Requests denied because too many wait";
     6 RememberedDenials "remembered_denials" Counter [] [Worker Server]
-        "Requests refused by a remembered denial, without asking an object";
+        "Requests denied by a remembered denial, without asking an object";
     7 ObjectCalls "object_calls" Counter [call] [Worker Server]
-        "Calls of objects: check charges, look only asks, settle follows the response or says a \
-         cost, refund gives back, tenant asks for an entry";
+        "Calls of objects: check charges, look only reads, settle reports a response or a cost, \
+         refund gives back, tenant reads an entry";
     8 Failures "failures" Counter [cause] [Worker Server]
-        "Calls of objects without an answer in time (late), with an error (failed), with one \
-         that cannot be read (misread), and stored bytes that are no counts (corrupt)";
+        "Calls of objects without a response in time (late), with an error (failed), with an \
+         unreadable response (misread), and unreadable stored bytes (corrupt)";
     9 FailedRequests "failed_requests" Counter [on_failure] [Worker Server Envoy]
-        "Requests about which on_failure decided: let through (allow) or refused (deny)";
+        "Requests that on_failure decided: allowed (allow) or denied (deny)";
     10 OriginFailures "origin_failures" Counter [] [Worker Server]
-        "Requests that the origin did not answer";
+        "Requests without a response of the origin";
     11 PolicyRetries "policy_retries" Counter [] [Worker Server]
         "Requests planned again because an object knew a newer version of the policy";
     12 PolicyCheckFailures "policy_check_failures" Counter [] [Worker Server]
-        "Times that the policy in force could not be asked for, so that the last one stayed";
+        "Failed requests for the policy in force, after which the last one stayed";
     13 LogDropped "log_dropped" Counter [] [Worker Server]
-        "Refusals, shadow refusals and failures of which no line was logged";
+        "Denials, shadow denials and failures that were not logged";
     14 FlushFailures "metrics_flush_failures" Counter [] [Worker Server]
-        "Times that counts could not be brought to the sums at once; they are brought later";
+        "Failed transfers of counts to the sums; they are repeated later";
     15 PolicyVersion "policy_version" Gauge [] [Worker Server]
         "The newest version of the policy that requests were decided under; 0 is the deployed \
          file where no policy can be put";
@@ -127,79 +126,78 @@ families! {
         "1 for the policy of that version: the hash of its document, and whether it is the file \
          that was deployed or was written by the API";
     17 Isolates "isolates" Gauge [] [Worker Server]
-        "Isolates that brought counts within the last minute";
+        "Isolates that sent counts within the last minute";
     18 Series "metrics_series" Gauge [] [Worker Server]
-        "Series that the sums hold; at 10000 new ones are counted as rule (other)";
+        "Series in the sums; at 10000 new ones are counted as rule (other)";
     19 OutdatedRequests "outdated_requests" Counter [] [Worker Server]
         "Requests decided under a policy that could not be confirmed to be in force";
     20 UnknownTenants "unknown_tenants" Counter [] [Worker Server]
         "Requests decided although the quotas of their tenant were unknown";
     21 Unauthorized "unauthorized" Counter [api, reason] [Worker Server]
-        "Requests of the admin API, metrics among it (admin), or of /check (check) whose token \
-         was missing, wrong, or forbidden to do this";
+        "Requests of the admin API, including metrics (admin), or of /check (check) whose token \
+         was missing, wrong, or without the permission";
     22 LeaseQuestions "lease_questions" Counter [] [Worker Server]
-        "Questions of nodes about leases that were answered";
+        "Lease requests of nodes that got a response";
     23 LeaseConflicts "lease_conflicts" Counter [] [Worker Server]
-        "Questions refused with 409 because the node has other rules of the fleet";
+        "Lease requests denied with 409 because the node has other rules of the fleet";
     24 LeaseUnits "lease_units" Counter [] [Worker Server]
         "Units leased to nodes";
     25 ShardRequests "shard_requests" Counter [by] [Worker Server]
-        "Requests of keys with shards: paid from what a shard held (held), by the key's own \
-         object that it asked (asked), by a second shard after the first one refused (second), \
-         or refused although that was asked, too (refused)";
+        "Requests of keys with shards: paid from the units of a shard (held), by the key's own \
+         object that it asked (asked), by a second shard after the first one denied (second), or \
+         denied by that one, too (refused)";
     26 Keys "keys" Gauge [] [Server]
-        "Keys that are held in memory";
+        "Keys in memory";
     27 KeyBytes "key_bytes" Gauge [] [Server]
-        "Bytes of them";
+        "Bytes of these keys";
     28 Evictions "evictions" Counter [] [Server]
-        "Keys that were forgotten although they were not idle; raise max_keys";
+        "Keys that were evicted although they were not idle; raise max_keys";
     29 Connections "connections" Gauge [] [Server]
-        "Connections that are open";
+        "Open connections";
     30 ConnectionsRefused "connections_refused" Counter [] [Server]
         "Connections closed because there were max_connections";
     31 ConnectionsRefusedByAddress "connections_refused_by_address" Counter [] [Server]
         "Connections closed because their address had max_per_address";
     32 ForwardAuthMalformed "forward_auth_malformed" Counter [] [Server]
-        "Requests refused because a proxy did not say, or said twice, what they are";
+        "Requests denied because a proxy described them incompletely or twice";
     33 PolicyFileRefused "policy_file_refused" Counter [] [Server]
         "Times that the policy file was read and could not be enforced";
     34 Overloaded "overloaded" Counter [] [Server]
-        "Requests refused with 503 because there were max_requests, or too many unfinished \
-         bodies";
+        "Requests denied with 503 because there were max_requests, or too many unfinished bodies";
     35 Timeouts "timeouts" Counter [] [Server]
-        "Requests whose body did not come in time";
+        "Requests whose body did not arrive in time";
     36 ReportsDenied "reports_denied" Counter [] [Server]
         "Descriptors of several hits that a rule denied, so that none of them was charged";
     37 DescriptorLimitsIgnored "descriptor_limits_ignored" Counter [] [Server]
-        "Descriptors that brought a limit of their own, which no quota takes";
+        "Descriptors with a limit of their own, which no quota takes";
     38 ClientCertificatesRefused "client_certificates_refused" Counter [] [Server]
-        "Connections refused because the client had no certificate that is accepted";
+        "Connections closed because the client had no accepted certificate";
     39 TlsFailures "tls_failures" Counter [] [Server]
-        "Connections on which TLS was not agreed upon, or not in time";
+        "Connections whose TLS handshake failed or took too long";
     40 SpansSent "spans_sent" Counter [] [Server]
-        "Spans that the collector of traces took";
+        "Spans that the collector of traces accepted";
     41 SpansDropped "spans_dropped" Counter [] [Server]
-        "Spans dropped because too many waited, or the collector did not take them";
+        "Spans dropped because too many waited, or the collector did not accept them";
     42 StoreCalls "store_calls" Counter [] [Server]
         "Calls to the shared store";
     43 StoreAnswers "store_answers" Counter [] [Server]
-        "Requests that they answered; a hot key has many in a call";
+        "Requests in these calls; a call for a hot key has many";
     44 StoreRaces "store_races" Counter [] [Server]
-        "Calls that found what another server wrote, and were decided again";
+        "Calls that lost a race to another server, and were decided again";
     45 StoreLate "store_late" Counter [] [Server]
-        "Calls refused because clocks differed or they came late";
+        "Calls denied because clocks differed or they arrived late";
     46 StoreUnknown "store_unknown" Counter [] [Server]
-        "Calls of which nobody knew whether they were done";
+        "Calls with an unknown outcome";
     47 StoreOverloaded "store_overloaded" Counter [] [Server]
-        "Requests refused with 503 because too many waited";
+        "Requests denied with 503 because too many waited";
     48 StoreEmptied "store_emptied" Counter [] [Server]
-        "Times that a node of the store had lost what it had";
+        "Times that a node of the store had lost its data";
     49 StoreOpened "store_opened" Counter [] [Server]
-        "Times that the store was not asked for a while, being silent";
+        "Times that the store was not asked for a while, because it was silent";
     50 StoreFaults "store_faults" Counter [fault] [Server]
-        "What the shared store did not do, and why";
+        "Failures of the shared store by their cause";
     51 GrpcCalls "grpc_calls" Counter [call, code] [Server]
-        "Calls of gRPC, and the code that they ended with";
+        "Calls of gRPC by their code";
     52 EnvoyDecisions "decisions" Counter [plugin, rule, quota, tier, result] [Envoy]
         "Decisions of each rule that applied to a request; quota is the one that denies or \
          delays";
@@ -226,23 +224,23 @@ families! {
     62 Waiting "waiting" Gauge [] [Envoy]
         "Requests that wait, in all workers";
     63 WaitingBytes "waiting_bytes" Gauge [] [Envoy]
-        "Bytes that they hold";
+        "Bytes of waiting requests";
     64 WaitingLeft "waiting_left" Counter [] [Envoy]
-        "Requests that ended while they waited: the client left, or a time-out ended them";
+        "Requests that ended while they waited: the client left, or a timeout ended them";
     65 PlacesUnused "places_unused" Counter [] [Envoy]
         "Places of a leaky-queue that a client left and no request took";
     66 MemoryBytes "memory_bytes" Gauge [] [Envoy]
         "Memory of the filter in all workers, as of the last change of the gauges of waiting \
          requests; it does not shrink";
     67 Uncounted "uncounted" Gauge [] [Envoy]
-        "Workers with counts that are not in the counters yet; one that crashed in that moment \
-         stays in it";
+        "Workers whose counts are not in the counters yet, including any that crashed in that \
+         moment";
     68 UnverifiedAddresses "unverified_addresses" Gauge [] [Envoy]
-        "Policies of workers that saw a request whose address Envoy had not verified; above 0, \
-         a client can choose the address that it is counted by";
+        "Policies of workers that got a request whose address Envoy had not verified; above 0, a \
+         client can choose the address by which it is counted";
     69 EnvoyPolicyVersion "policy_version" Gauge [plugin] [Envoy]
-        "The version of the server's policy in force; 0 while it is the configuration's own, \
-         and once no listener's plugin of that name follows a server any more";
+        "The version of the server's policy in force; 0 for the configuration's own policy, and \
+         once no listener's plugin of that name follows a server any more";
     70 PolicyFetchFailures "policy_fetch_failures" Counter [] [Envoy]
         "Requests that returned no policy, of all workers";
     71 PolicyRefused "policy_refused" Counter [] [Envoy]
@@ -255,13 +253,13 @@ families! {
     74 FleetRefused "fleet_refused" Counter [] [Envoy]
         "Requests that the authority denied";
     75 FleetFailed "fleet_failed" Counter [] [Envoy]
-        "Lease requests without a usable response: no connection, time-out, 409, 5xx";
+        "Lease requests without a usable response: no connection, timeout, 409, 5xx";
     76 FleetOverloaded "fleet_overloaded" Counter [] [Envoy]
         "Requests for which no lease request could be sent because too many are in flight";
     77 FleetPaused "fleet_paused" Gauge [] [Envoy]
         "Requests that wait for a response of the authority";
     78 CostUnits "cost_units" Counter [of] [Worker Server Envoy]
-        "Units of requests whose cost their response settles: charged when a request came \
+        "Units of requests whose cost their response settles: charged when a request arrived \
          (estimate), and in the end (final)";
     79 CostUnknown "cost_unknown" Counter [reason] [Worker Server Envoy]
         "Responses that did not show their cost, so that the estimate stayed charged";

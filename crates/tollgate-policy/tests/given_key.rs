@@ -85,13 +85,13 @@ fn other_values_are_other_keys_and_what_is_none_is_refused() {
     assert_ne!(key_of("either", &["0=192.0.2.1"]), key_of("either", &["1=192.0.2.1"]));
     assert_eq!(key_of("none", &[]), Err(NoKey::NoRule));
     for (rule, values, path, why) in [
-        ("address", vec!["secret"], "key[0]", "client_ip: is no address"),
+        ("address", vec!["secret"], "key[0]", "client_ip: is not an address"),
         ("either", vec!["alice"], "key[0]", CHOICE),
         ("either", vec!["2=alice"], "key[0]", CHOICE),
         ("either", vec!["01=192.0.2.1"], "key[0]", CHOICE),
-        ("either", vec!["1=alice"], "key[0]", "any_of: is no address"),
+        ("either", vec!["1=alice"], "key[0]", "any_of: is not an address"),
         ("either", vec![], "key", "has 1 part (any_of), and 0 values are given"),
-        ("address", vec![""], "key[0]", "client_ip: is no address"),
+        ("address", vec![""], "key[0]", "client_ip: is not an address"),
         ("address", vec![], "key", "has 1 part (client_ip), and 0 values are given"),
         ("parts", vec!["::1"], "key", "has 2 parts (client_ip, header), and 1 values are given"),
         ("host", vec!["a b"], "key[0]", "host: a request with it cannot be read"),

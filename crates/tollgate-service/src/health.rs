@@ -127,7 +127,7 @@ pub fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
 
 /// The places of the problems, each once.
 fn places(problems: &Problems) -> Problems {
-    let detail = "is wrong; the log says why, and this report to the bearer of CHECK_TOKEN";
+    let detail = "is wrong; the log shows the reason, and so does this report with CHECK_TOKEN";
     let mut places: Vec<&str> = problems.0.iter().map(|problem| problem.place.as_str()).collect();
     places.dedup();
     Problems(places.into_iter().map(|place| Problem::new(place, detail.to_owned())).collect())
@@ -146,7 +146,8 @@ mod tests {
     fn only_who_is_trusted_reads_what_stands_at_a_wrong_place() {
         let document =
             format!(r#"{{"version":1,"{SECRET}":1,"jwt":{{"keys":["{SECRET}"]}},"rules":[]}}"#);
-        let mut problems = Problems(vec![Problem::new("ORIGIN", format!("{SECRET} is no origin"))]);
+        let mut problems =
+            Problems(vec![Problem::new("ORIGIN", format!("{SECRET} is not an origin"))]);
         problems.0.extend(tollgate_language::compile(&document, Surface::Worker).unwrap_err().0);
         let public = report(&problems, None, false);
         let whole = report(&problems, None, true);

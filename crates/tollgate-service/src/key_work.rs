@@ -35,7 +35,9 @@ pub async fn carry_out<'a, R: Future<Output = Result<Vec<u8>, String>>>(
                     let plan = look(facts).await;
                     KeyReply::Explained(key_report::explained(policy, &plan.outcome(policy)))
                 }
-                Err(_) => KeyReply::NoKey { path: String::new(), why: "is no request".to_string() },
+                Err(_) => {
+                    KeyReply::NoKey { path: String::new(), why: "is not a request".to_string() }
+                }
             };
             return (StoreReply::Keys(reply), None);
         }

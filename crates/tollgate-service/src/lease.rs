@@ -162,7 +162,8 @@ impl Lease {
         if body.len() > MAX_BODY {
             return Err(refused(too_long()));
         }
-        let wrong = |_| refused(ApiResponse::problem(400, "Bad Request", "this is no question"));
+        let wrong =
+            |_| refused(ApiResponse::problem(400, "Bad Request", "this is not a lease request"));
         let question = LeaseQuestion::read(body).map_err(wrong)?;
         let policy = known.find(question.policy, now).ok_or_else(another_policy)?;
         let is_direct = |rules: &[tollgate_storage::LeaseRule]| rules.iter().any(|it| it.cost > 0);

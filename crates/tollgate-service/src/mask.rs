@@ -97,7 +97,7 @@ pub(crate) fn discreet(problems: Problems) -> Problems {
         if problem.path != "jwt" && !problem.path.starts_with("jwt.keys") {
             return problem;
         }
-        Problem { message: "is wrong; `tollgate check` says why".to_owned(), ..problem }
+        Problem { message: "is wrong; `tollgate check` shows the reason".to_owned(), ..problem }
     };
     Problems(problems.0.into_iter().map(hide).collect())
 }

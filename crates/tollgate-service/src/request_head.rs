@@ -198,8 +198,9 @@ fn access(
 fn tags(call: &Call<'_>, name: &str) -> Result<Option<Tags>, ApiResponse> {
     let Some(value) = field(call, name)? else { return Ok(None) };
     let wrong = || {
-        let detail =
-            format!("{name} is no list of entity tags; use one such as \"1-0123\", in its quotes");
+        let detail = format!(
+            "{name} is not a list of entity tags; use one such as \"1-0123\", with its quotes"
+        );
         Wrong::Malformed.answer(&detail)
     };
     Tags::parse(&value).map(Some).ok_or_else(wrong)

@@ -176,7 +176,7 @@ pub fn request(
     let wrong = |problems: &Problems| ApiResponse::problems(400, "Bad Request", WRONG, problems);
     let described = DescribedSettlement::parse(body).map_err(|problems| wrong(&problems))?;
     let Some(receipts) = sealer.open(described.id()) else {
-        let message = "is no id that this deployment gave".to_string();
+        let message = "is not an id that this deployment gave out".to_string();
         return Err(wrong(&Problems([Problem::new("id", message)].into())));
     };
     if receipts.are_too_old(now) && !receipts.counts.is_empty() {

@@ -277,7 +277,7 @@ fn a_store_that_was_set_back_numbers_above_what_counts_have_seen() {
 #[test]
 fn yaml_is_refused_by_name_where_it_is_not_read() {
     let it = Deployment::new();
-    let hint = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
+    let hint = "; YAML is not read here; `tollgate compile --json` converts it to JSON";
     for (body, is_yaml) in
         [("version: 1\nrules: []\n", true), ("\u{feff} # a\n", true), ("{", false)]
     {

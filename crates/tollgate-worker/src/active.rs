@@ -35,7 +35,7 @@ pub(crate) fn read(text: &str) -> Result<Policy, Problems> {
         return Err(Problems(vec![Problem::new("", message.to_owned())]));
     }
     if !text.trim_start_matches('\u{feff}').trim_ascii_start().starts_with(['{', '[']) {
-        let message = "is not JSON, and a Worker does not read YAML; `tollgate compile --json` makes JSON of it";
+        let message = "is not JSON, and a Worker does not read YAML; `tollgate compile --json` converts it to JSON";
         return Err(Problems(vec![Problem::new("", message.to_owned())]));
     }
     tollgate_language::compile(text, Surface::Worker)

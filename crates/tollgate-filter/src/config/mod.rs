@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(refused(b"{\"compiled\": \"AHRvbGxnYXRl\"}"), [DAMAGED]);
         assert_eq!(
             refused(b"{\"compiled\": \"\"}"),
-            ["the compiled policy is no compiled policy; make one with \"tollgate compile\""]
+            ["the compiled policy is not a compiled policy; make one with \"tollgate compile\""]
         );
     }
 

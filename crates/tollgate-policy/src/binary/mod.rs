@@ -84,7 +84,9 @@ pub enum NotCompiled {
 impl fmt::Display for NotCompiled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Other => f.write_str("is no compiled policy; make one with \"tollgate compile\""),
+            Self::Other => {
+                f.write_str("is not a compiled policy; make one with \"tollgate compile\"")
+            }
             Self::OtherVersion => f.write_str(
                 "was compiled by another version of Tollgate; compile the policy with this one",
             ),
@@ -99,7 +101,7 @@ impl fmt::Display for NotCompiled {
                 )
             }
             Self::Impossible => {
-                f.write_str("says what no policy can say; compile the policy again")
+                f.write_str("contains values that no policy can have; compile the policy again")
             }
         }
     }

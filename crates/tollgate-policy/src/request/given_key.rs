@@ -94,10 +94,10 @@ impl GivenKey {
     pub fn of_tenant(mut self, policy: &Policy, tenant: &str) -> Result<Self, NoKey> {
         let wrong = |why: &str| NoKey::Wrong(Problem::new("tenant", why.into()));
         let Some(tenants) = policy.tenants() else {
-            return Err(wrong("the policy does not say who a tenant is; leave it out"));
+            return Err(wrong("the policy does not define tenants; leave it out"));
         };
         if !self.is_apart_of_tenants(policy) {
-            return Err(wrong("the key says whose it is; leave it out"));
+            return Err(wrong("the key itself names its tenant; leave it out"));
         }
         let id = tenants.id(tenant).ok_or_else(|| wrong("no request is of it"))?;
         write_text(&id, &mut self.bytes);
@@ -258,7 +258,7 @@ impl Policy {
             | Fact::Certificate(_)
             | Fact::Cloudflare(_) => request(Given { fact: Some((reads, value)), ..none }),
             Fact::Client => {
-                let address: IpAddr = value.parse().map_err(|_| "is no address")?;
+                let address: IpAddr = value.parse().map_err(|_| "is not an address")?;
                 let prefixes = part.prefixes(self.settings.spec.prefixes);
                 prefixes.into_iter().for_each(|of| of.group(address, |it| out.extend(it)));
                 Ok(true)

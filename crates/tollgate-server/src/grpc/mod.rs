@@ -46,7 +46,7 @@ impl Method {
     /// It is not.
     pub(crate) fn of(path: &str, spoken: Protocols) -> Result<Self, Status> {
         let off = |name: &str| {
-            let message = format!("{name} is not spoken here; the setting protocols turns it on");
+            let message = format!("{name} is off here; the setting protocols turns it on");
             Err(Status::new(Code::Unimplemented, message))
         };
         match path {

@@ -15,7 +15,7 @@ use crate::problem::Wrong;
 use crate::service::Service;
 
 /// The hint for a body that may be YAML, on a surface that reads JSON only.
-const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
+const NO_YAML: &str = "; YAML is not read here; `tollgate compile --json` converts it to JSON";
 
 /// `body` as text.
 ///
@@ -24,7 +24,7 @@ const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` ma
 pub(crate) fn text(body: Vec<u8>) -> Result<String, ApiResponse> {
     String::from_utf8(body).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Wrong::Malformed.answer(&format!("the body is no UTF-8 at byte {at}"))
+        Wrong::Malformed.answer(&format!("the body is not UTF-8 at byte {at}"))
     })
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, 
         return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
     }
     let Some(members) = Members::of(text) else {
-        return Err(invalid("", "is no object".to_string()));
+        return Err(invalid("", "is not an object".to_string()));
     };
     let mut problems = Problems::default();
     for (i, (name, _)) in members.0.iter().enumerate() {

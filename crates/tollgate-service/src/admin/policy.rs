@@ -238,7 +238,7 @@ fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), ApiRespo
     if version.source == Source::Deployed
         && let Err(problems) = tollgate_language::compile(version.text, service.surface)
     {
-        let detail = "the deployed file is no policy; put another; see errors";
+        let detail = "the deployed file is not a policy; put another; see errors";
         let answer = Wrong::Unreadable.with_errors(detail, &discreet(problems));
         return Err(answer.with("etag", &version.tag()));
     }
@@ -246,7 +246,7 @@ fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), ApiRespo
 }
 
 fn unreadable() -> ApiResponse {
-    Wrong::Unreadable.answer("the text of this version is no document")
+    Wrong::Unreadable.answer("the text of this version is not a document")
 }
 
 fn document(head: &RequestHead, version: &InForce<'_>) -> Option<ApiResponse> {

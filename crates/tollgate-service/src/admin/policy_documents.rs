@@ -81,10 +81,10 @@ pub(crate) struct CheckedDocument {
 
 /// There are as many entries as tenants, and they stay whatever policy is in force: a dry run
 /// checks none of them, and reports that.
-const ENTRIES: &str = "entries of tenants are not looked at: one that names a tier or a rule that goes away stays, without \
-                       that effect; \"without_effect\" of GET admin/tenants says so once this is in force";
-const NO_TENANTS: &str = "entries of tenants are not looked at: all that there are stay, and have no effect, because this \
-                          policy does not say who a tenant is";
+const ENTRIES: &str = "entries of tenants are not checked: one that names a removed tier or rule stays, without that \
+                       effect; \"without_effect\" of GET admin/tenants shows it once this is in force";
+const NO_TENANTS: &str = "entries of tenants are not checked: all of them stay, without effect, because this policy does \
+                          not define tenants";
 
 /// The report about a change.
 #[derive(Serialize)]

@@ -76,6 +76,6 @@ impl StoreReply {
     /// From JSON; an invalid reply is a failure.
     #[must_use]
     pub fn from_json(json: &[u8]) -> Self {
-        serde_json::from_slice(json).unwrap_or_else(|_| Self::Failed("it is no reply".into()))
+        serde_json::from_slice(json).unwrap_or_else(|_| Self::Failed("it is not a reply".into()))
     }
 }

@@ -113,7 +113,7 @@ impl Limiter {
     /// # Errors
     /// The bytes are not an entry, or storage fails; nothing is changed then.
     pub fn take(&self, entry: &[u8]) -> Result<(), JsValue> {
-        let kept = TenantRecord::read(entry).ok_or_else(|| error("this is no entry"))?;
+        let kept = TenantRecord::read(entry).ok_or_else(|| error("this is not an entry"))?;
         self.entry.take(&self.storage, &kept)
     }
 

@@ -81,7 +81,7 @@ impl Policies {
         }
         let answered = match StoreCall::from_json(request) {
             Some(StoreCall::Policy(call)) => self.answer(call),
-            _ => Err(Fault::Ours("this is no call of the policy object")),
+            _ => Err(Fault::Ours("this is not a call of the policy object")),
         };
         let reply = match answered {
             Ok(reply) => StoreReply::Policy(reply),

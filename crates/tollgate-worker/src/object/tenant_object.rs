@@ -98,7 +98,7 @@ impl Tenants {
                 Ok(StoreReply::Tenants(self.answer(call, &places)?).to_json().into_bytes())
             }
             Some(Request::AreBeside(tenancy)) => Ok(vec![self.are_beside(tenancy)?.into()]),
-            None => Err(js::error("this is no request of a tenant's object")),
+            None => Err(js::error("this is not a request of a tenant's object")),
         }
     }
 

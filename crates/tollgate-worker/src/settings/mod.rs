@@ -101,7 +101,7 @@ impl Settings {
             Binding::Absent => None,
             Binding::Text(text) => Some(text),
             Binding::Other => {
-                let message = "is bound to something that is no text; give it a text".to_owned();
+                let message = "is bound to a value that is not a text; bind a text".to_owned();
                 problems.borrow_mut().0.push(Problem::new(name, message));
                 None
             }
@@ -291,7 +291,7 @@ mod tests {
         for name in
             [ORIGIN, CHECK_TOKEN, HASH_KEY, FLEET_SECRET, TIMEOUT, LOCATION_HINT, JURISDICTION]
         {
-            let expected = format!("{name}: is bound to something that is no text; give it a text");
+            let expected = format!("{name}: is bound to a value that is not a text; bind a text");
             assert_eq!(bound(name, Binding::Other).err(), Some(expected));
         }
     }

@@ -77,7 +77,7 @@ impl Operator {
         }
         let audit_header = text(AUDIT_HEADER).filter(|name| !name.is_empty());
         if audit_header.as_deref().is_some_and(|name| !is_field_name(name)) {
-            let message = "is no name of a header; use one such as \
+            let message = "is not the name of a header; use one such as \
                            \"cf-access-authenticated-user-email\"";
             wrong(AUDIT_HEADER, message.to_owned());
         }
@@ -171,7 +171,7 @@ mod tests {
             ),
             (
                 &[(AUDIT_HEADER, "x y")],
-                "AUDIT_HEADER: is no name of a header; use one such as \"cf-access-authenticated-user-email\"",
+                "AUDIT_HEADER: is not the name of a header; use one such as \"cf-access-authenticated-user-email\"",
             ),
         ] {
             assert_eq!(read(given).1, [expected]);
