@@ -5,6 +5,7 @@
 //! confuse it; it does not see the expansion of a macro.
 
 mod anchors;
+mod commits;
 mod docs;
 mod finding;
 mod imports;
@@ -40,10 +41,6 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         findings.extend(text::check(path, text, &text::places(workspace)));
         if path.ends_with(".rs") {
             findings.extend(source::check(path, text));
-            findings.extend(words::in_comments(path, text));
-        }
-        if [".js", ".mjs"].iter().any(|ending| path.ends_with(ending)) {
-            findings.extend(words::in_comments(path, text));
         }
         if path.ends_with("Cargo.toml") {
             findings.extend(manifests::reasons(path, text));
@@ -53,9 +50,10 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         if docs::is_document(path) {
             findings.extend(docs::check(workspace, path, text));
             findings.extend(pins::in_document(path, text));
-            findings.extend(words::in_prose(path, text));
         }
+        findings.extend(words::check(path, text));
     }
+    findings.extend(commits::check(workspace));
     let files: Vec<_> = documents.iter().map(|d| (d.path.as_str(), d.text.as_str())).collect();
     let packages = metadata::packages(workspace)?;
     findings.extend(manifests::edges(&packages));

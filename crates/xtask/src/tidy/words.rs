@@ -1,10 +1,10 @@
-//! Words that readers whose first language is not English find hard, in comments and documents.
+//! Words that readers whose first language is not English find hard, in comments, documents, helps
+//! and the descriptions of the API.
 //!
 //! Invariant: each finding has the replacement. `Code`, "quotations" and code blocks are exempt.
-//! So are the rows of metrics, whose help is the text of a surface.
 //! Deliberately not here: grammar; docs/style.md has the rules that no list can hold.
 
-use super::finding::Finding;
+use super::{docs, finding::Finding};
 
 /// A word, and its replacement.
 const WORDS: [(&str, &str); 13] = [
@@ -23,8 +23,20 @@ const WORDS: [(&str, &str); 13] = [
     ("once more", "again"),
 ];
 
+/// The listed words in a file of this name: in its prose, its comments or its descriptions.
+pub fn check(path: &str, text: &str) -> Vec<Finding> {
+    let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
+    match () {
+        () if ends(&[".rs", ".js", ".mjs"]) => in_comments(path, text),
+        () if ends(&[".toml", ".yaml", ".yml"]) => in_hash_comments(path, text),
+        () if ends(&["openapi.json"]) => in_descriptions(path, text),
+        () if ends(&["help.txt"]) || docs::is_document(path) => in_prose(path, text),
+        () => Vec::new(),
+    }
+}
+
 /// The listed words in the comments of a Rust file or a script that begin a line.
-pub fn in_comments(path: &str, text: &str) -> Vec<Finding> {
+fn in_comments(path: &str, text: &str) -> Vec<Finding> {
     let marks: &[&str] = if path.ends_with(".rs") { &["//"] } else { &["//", "/*", "*"] };
     let comment = |line: &str| {
         let line = line.trim_start();
@@ -34,13 +46,31 @@ pub fn in_comments(path: &str, text: &str) -> Vec<Finding> {
     found(path, lines.filter_map(|(index, line)| Some((index, comment(line)?))))
 }
 
+/// The listed words in the comments of TOML and YAML, also behind a value.
+fn in_hash_comments(path: &str, text: &str) -> Vec<Finding> {
+    let comment = |line: &str| Some(format!(" {line}").split_once(" #")?.1.to_owned());
+    let lines = text.lines().enumerate();
+    found(path, lines.filter_map(|(index, line)| Some((index, comment(line)?))))
+}
+
+/// The listed words in the descriptions of a JSON document, each of which is on one line.
+fn in_descriptions(path: &str, text: &str) -> Vec<Finding> {
+    let described = |line: &str| {
+        let line = line.replace("\\\"", "`");
+        let texts = line.split("\"description\": \"").skip(1);
+        let texts = texts.filter_map(|rest| Some(rest.split_once('"')?.0));
+        texts.collect::<Vec<_>>().join(" ")
+    };
+    found(path, text.lines().map(described).enumerate())
+}
+
 /// The listed words in the prose of a document.
-pub fn in_prose(path: &str, text: &str) -> Vec<Finding> {
+fn in_prose(path: &str, text: &str) -> Vec<Finding> {
     let mut is_code = false;
     let lines = text.lines().enumerate().filter(|(_, line)| {
         let is_fence = line.trim_start().starts_with("```");
         is_code ^= is_fence;
-        !is_code && !is_fence && !line.starts_with("| `tollgate_")
+        !is_code && !is_fence
     });
     found(path, lines.map(|(index, line)| (index, line.to_owned())))
 }
@@ -71,9 +101,9 @@ fn without(line: &str, mark: char) -> String {
     kept + rest
 }
 
-/// True when `word` is in `line` as a word.
+/// True when `word` is in `line` as a word, and not in the name of a flag.
 fn has(line: &str, word: &str) -> bool {
-    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || "_-".contains(c));
     line.match_indices(word).any(|(at, _)| {
         let after = line[at + word.len()..].chars().next();
         !is_letter(line[..at].chars().next_back()) && !is_letter(after)
@@ -97,7 +127,19 @@ mod tests {
         assert_eq!(lines(&in_comments("a.js", text)), [2, 5]);
         assert_eq!(lines(&in_comments("a.rs", text)), [0; 0]);
         let text = "Told so.\n```\nanew\n```\nThe `beside` of a \"quotation told\"; renewed, besides.\nat the\nmost at the most\n| `tollgate_a` | told |\n";
-        assert_eq!(lines(&in_prose("a.md", text)), [1, 7]);
+        assert_eq!(lines(&in_prose("a.md", text)), [1, 7, 8]);
+    }
+
+    #[test]
+    fn a_word_is_found_in_comments_of_toml_and_yaml_descriptions_and_helps() {
+        let text = "# Told.\na = \"told\"  # anew\n  b: beside\nc: \"#anew\"\n  # \"anew\"\n";
+        assert_eq!(lines(&check("a.toml", text)), [1, 2]);
+        assert_eq!(lines(&check("a.yaml", text)), [1, 2]);
+        let text = "{\"description\": \"A.\", \"told\": {\"description\": \"Told.\"}}\n\
+                    \"description\": \"A \\\"told\\\" word.\", \"x\": \"anew\"\n";
+        assert_eq!(lines(&check("docs/openapi.json", text)), [1]);
+        assert_eq!(lines(&check("a.json", text)), [0; 0]);
+        assert_eq!(lines(&check("a/help.txt", "  --told\n  --a  Told\n")), [2]);
     }
 
     #[test]
