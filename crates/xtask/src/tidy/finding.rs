@@ -1,11 +1,11 @@
 //! A finding of tidy: a place and a message.
 //!
-//! Invariant: a finding names a line that can be opened, or a commit, and contains advice.
+//! Invariant: a finding names a line that can be opened, and contains advice.
 
 /// One thing to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Relative to the root; `commit` and its hash for a commit.
+    /// Relative to the root.
     pub file: String,
     /// Counted from 1.
     pub line: usize,

@@ -5,7 +5,6 @@
 //! confuse it; it does not see the expansion of a macro.
 
 mod anchors;
-mod commits;
 mod docs;
 mod finding;
 mod imports;
@@ -53,7 +52,6 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         }
         findings.extend(words::check(path, text));
     }
-    findings.extend(commits::check(workspace));
     let files: Vec<_> = documents.iter().map(|d| (d.path.as_str(), d.text.as_str())).collect();
     let packages = metadata::packages(workspace)?;
     findings.extend(manifests::edges(&packages));
