@@ -7,7 +7,7 @@
 //! (`pipeline/remote/request.rs` of the policy crate). Each count carries out a report on its own,
 //! and a repeated report makes no difference: a count that did not reply is reported to again. A
 //! confirmation gives a new id, because the receipts contain the time of the last one; earlier ids
-//! of the request stay valid for `max_age`. Deliberately absent: asking the counts.
+//! of the request stay valid for `max_age`. Deliberately absent: how a count is asked.
 //!
 //! An id is Base64 for URLs of: 2, the format; a random number `u64`; per count its name, its
 //! receipt and the seal, as in `settle`.
@@ -78,9 +78,15 @@ impl InFlight {
     #[must_use]
     pub fn seal(&self, sealer: &Sealer) -> InFlightId {
         let id = sealer.sealed(FORMAT, &[self.number], &self.counts);
+        InFlightId { id, renew_after_ms: self.renew_after_ms() }
+    }
+
+    /// When it should be confirmed, in milliseconds from now.
+    #[must_use]
+    pub fn renew_after_ms(&self) -> u64 {
         let max_age = self.counts.iter().filter_map(|(_, receipt)| max_age_of(receipt)).min();
         let max_age_ms = max_age.map_or(0, |age| age.as_nanos() / 1_000_000);
-        InFlightId { id, renew_after_ms: max_age_ms.checked_div(CONFIRMED_AFTER).unwrap_or(0) }
+        max_age_ms.checked_div(CONFIRMED_AFTER).unwrap_or(0)
     }
 
     /// The content of an id; `None` when it is not such an id of this deployment.

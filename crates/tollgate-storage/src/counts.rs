@@ -23,7 +23,7 @@ use crate::released::ReleasedRequests;
 use crate::request::{Request, entry_of, is_strict, look_of, settles};
 use crate::settled::SettledCosts;
 use crate::stored_set::StoredSet;
-use crate::wire::{NEWER, OTHER_ENTRY, WireError};
+use crate::wire::{NEWER, OTHER_ENTRY, REPORTS, WireError};
 
 /// This many sets are kept even if they are idle, so that quotas in repeated use are compiled once.
 const MAX_IDLE_SETS: usize = 32;
@@ -126,6 +126,13 @@ impl Counts {
     #[must_use]
     pub fn settles(request: &[u8]) -> bool {
         settles(request)
+    }
+
+    /// True for a request of [`InFlightReport::request`](crate::InFlightReport::request), which
+    /// [`Counts::report_in_flight`] carries out.
+    #[must_use]
+    pub fn is_in_flight_report(request: &[u8]) -> bool {
+        request.starts_with(&REPORTS)
     }
 
     /// Decides a request of `Partition::request` or its variants at a

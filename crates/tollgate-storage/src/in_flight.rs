@@ -6,10 +6,11 @@
 //! the limit that counts the request now: what runs was carried to it. Nothing depends on the
 //! policy, which may have changed since. So a request can be repeated when its reply is lost.
 //!
-//! Receipt: a request of format 2 in which every rule is confirmed (`wire`). Request: [`MAGIC`]; a
-//! random number of the request `u64`; 1 to confirm it, 2 when it has ended, `u8`; the receipt.
-//! Reply: [`IN_FLIGHT`] `u8`; after a confirmation the receipt of what is still counted, with the
-//! time of the confirmation; else nothing.
+//! Receipt: a request of format 2 in which every rule is confirmed (`wire`). Request: [`REPORTS`];
+//! a random number of the request `u64`; 1 to confirm it, 2 when it has ended, `u8`; the receipt,
+//! whose flag shows whether the report must be durable. Reply: [`IN_FLIGHT`] `u8`; after a
+//! confirmation the receipt of what is still counted, with the time of the confirmation; else
+//! nothing.
 
 use alloc::vec::Vec;
 
@@ -19,12 +20,9 @@ use crate::counted_set::CountedSet;
 use crate::counts::{Answered, Counts};
 use crate::due::Due;
 use crate::leases::clock::Clock;
-use crate::request::{Head, Request, RequestRule, RuleHead};
+use crate::request::{Head, Request, RequestRule, RuleHead, is_strict};
 use crate::stored_set::StoredSet;
-use crate::wire::{IN_FLIGHT, RENEWED, Reader, WireError};
-
-/// The first bytes of such a request.
-const MAGIC: [u8; 8] = *b"tollgt\x00F";
+use crate::wire::{IN_FLIGHT, RENEWED, REPORTS, Reader, STRICT, WireError};
 
 const RENEW: u8 = 1;
 const RELEASE: u8 = 2;
@@ -47,7 +45,7 @@ impl InFlightReport {
             Self::Runs => RENEW,
             Self::Ended => RELEASE,
         };
-        [&MAGIC[..], &number.to_le_bytes(), &[what], receipt].concat()
+        [&REPORTS[..], &number.to_le_bytes(), &[what], receipt].concat()
     }
 
     /// Reads the reply of [`Counts::report_in_flight`]: the receipt of what is still counted, empty
@@ -94,17 +92,18 @@ impl Counts {
         clock: impl Into<Clock>,
     ) -> Result<Answered, WireError> {
         let mut bytes = Reader(request);
-        if bytes.bytes(MAGIC.len())? != MAGIC {
+        if bytes.bytes(REPORTS.len())? != REPORTS {
             return Err(WireError::Malformed);
         }
         let (number, what) = (bytes.u64()?, bytes.u8()?);
+        let flags = if is_strict(bytes.0) { STRICT } else { 0 };
         let receipt = read_receipt(bytes.0)?;
         let (now, is_ended) = self.advance(&clock.into());
         let mut reply = Vec::from([IN_FLIGHT]);
         let is_over = self.released.contains(number, now);
         let is_changed = match what {
             RENEW | RELEASE if is_over => false,
-            RENEW => self.renew(&receipt, now, &mut reply),
+            RENEW => self.renew((&receipt, flags), now, &mut reply),
             RELEASE => self.release(number, &receipt, now),
             _ => return Err(WireError::Malformed),
         };
@@ -113,7 +112,12 @@ impl Counts {
 
     /// Confirms the requests of `receipt`; appends the new receipt of those that are counted. True
     /// when there are any.
-    fn renew(&mut self, receipt: &Request<'_>, now: Timestamp, out: &mut Vec<u8>) -> bool {
+    fn renew(
+        &mut self,
+        (receipt, flags): (&Request<'_>, u8),
+        now: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let mut is_changed = false;
         for rule in &receipt.rules {
             // A count that was lost begins again with what is confirmed.
@@ -130,7 +134,7 @@ impl Counts {
             }
             if !is_changed {
                 let Request { version, group, .. } = *receipt;
-                Head { version, group, ..Head::default() }.write(out);
+                Head { version, group, flags, under: None }.write(out);
             }
             is_changed = true;
             let (rule, cost) = (rule.rule, rule.cost);

@@ -12,8 +12,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::due::Due;
 use crate::stored_set::StoredSet;
 use crate::wire::{
-    BINDING, LATER, LEASES, LIMITS, MAGIC, PUNISHES, RENEWED, REPORTED, Reader, SETTLE, SETTLES,
-    STRICT, UNDER, USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
+    BINDING, LATER, LEASES, LIMITS, MAGIC, PUNISHES, RENEWED, REPORTED, REPORTS, Reader, SETTLE,
+    SETTLES, STRICT, UNDER, USED, WAITS, WITH_STATES, WITHOUT_STATES, WireError,
 };
 
 /// The beginning of a request.
@@ -134,8 +134,12 @@ pub(crate) fn is_strict(request: &[u8]) -> bool {
     if request.starts_with(&LEASES) {
         return true;
     }
-    let request =
-        if settles(request) { request.get(RECEIPT..).unwrap_or_default() } else { request };
+    // The flags of a report are those of its receipt.
+    let request = match request {
+        _ if settles(request) => request.get(RECEIPT..).unwrap_or_default(),
+        _ if request.starts_with(&REPORTS) => request.get(REPORTED_RECEIPT..).unwrap_or_default(),
+        _ => request,
+    };
     request.get(FLAGS).is_none_or(|flags| flags & STRICT != 0)
 }
 
@@ -180,6 +184,7 @@ const RULE_HEAD: usize = 17;
 /// The offset of the flags of a request, and of the receipt in a request that settles a cost.
 const FLAGS: usize = 24;
 const RECEIPT: usize = 24;
+const REPORTED_RECEIPT: usize = 17;
 
 impl<'b> Request<'b> {
     /// Reads a request of format 2.

@@ -48,6 +48,9 @@ pub(crate) const SETTLE: [u8; 8] = *b"tollgt\x00S";
 /// The bytes before a request of format 2 that also concerns leases; the rest is in `leases`.
 pub(crate) const LEASES: [u8; 8] = *b"tollgt\x00L";
 
+/// The first bytes of a report about a request in flight; the rest is in `in_flight`.
+pub(crate) const REPORTS: [u8; 8] = *b"tollgt\x00F";
+
 /// Flag of a request: the count must be durable before the reply is sent.
 pub const STRICT: u8 = 1;
 /// Flag of a request: it contains the effects of a response.

@@ -7,14 +7,12 @@
 //! report: the caller is asked to send it again. A request that ends at no server is counted for
 //! `max_age`. Deliberately absent: the policy; the id contains the counts.
 
-use futures_util::future::join_all;
-use futures_util::stream::{self, StreamExt};
 use tollgate_policy::{Partition, Policy};
 use tollgate_service::ApiResponse;
-use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, MAX_BATCH};
-use tollgate_service::in_flight::{self, InFlight, InFlightId, InFlightRequests, Renewal};
+use tollgate_service::check::Decided;
+use tollgate_service::in_flight::{InFlight, InFlightId};
+use tollgate_service::in_flight_reports::{self, InFlightCounts};
 use tollgate_service::metrics::Event;
-use tollgate_service::settle::Sealer;
 use tollgate_storage::InFlightReport;
 
 use crate::check::settling;
@@ -35,58 +33,20 @@ pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<InFl
 
 /// Carries out the reports in `body`.
 pub async fn answer(gate: &Gate, report: InFlightReport, body: &[u8]) -> ApiResponse {
-    let sealer = gate.store.sealer();
-    let requests = match in_flight::requests(sealer, body, MAX_BATCH) {
-        Ok(requests) => requests,
-        Err(answer) => return answer,
-    };
-    // Without one nothing was read.
-    let Some(sealer) = sealer else { return in_flight::done(false) };
-    match requests {
-        InFlightRequests::One(one) => one_of(gate, sealer, report, &one).await,
-        InFlightRequests::Many(requests) => {
-            let each = requests.into_iter().map(async |request| match request {
-                Ok(one) => one_of(gate, sealer, report, &one).await,
-                Err(problems) => in_flight::refused(&problems),
-            });
-            let each = stream::iter(each).buffered(BATCH_AT_ONCE).collect::<Vec<_>>().await;
-            let each = each.into_iter().map(|answer| answer.body.into_owned());
-            check::answers(&each.collect::<Vec<_>>())
-        }
-    }
+    in_flight_reports::answer(gate.store.sealer(), report, body, &Counts(gate)).await
 }
 
-/// Carries out one report.
-async fn one_of(
-    gate: &Gate,
-    sealer: &Sealer,
-    report: InFlightReport,
-    one: &InFlight,
-) -> ApiResponse {
-    let each = one.counts.iter().map(|(name, receipt)| async move {
-        gate.counting.add(Event::Settle);
-        let request = report.request(one.number, receipt);
-        gate.store.ask(name, StoreRequest::InFlight(&request)).await
-    });
-    let each = join_all(each).await.into_iter().map(|reply| read(gate, reply));
-    let each: Vec<Option<Vec<u8>>> = each.collect();
-    match report {
-        InFlightReport::Runs => {
-            let renewal = Renewal::of(one, each);
-            match &renewal {
-                Renewal::Counted(_) => gate.counting.add(Event::Renewed),
-                Renewal::Expired => gate.counting.add(Event::InFlightLate),
-                Renewal::Silent => {}
-            }
-            renewal.answer(sealer)
-        }
-        InFlightReport::Ended => {
-            let is_whole = each.iter().all(Option::is_some);
-            if is_whole {
-                gate.counting.add(Event::Done);
-            }
-            in_flight::done(is_whole)
-        }
+/// The counts of the store.
+struct Counts<'a>(&'a Gate);
+
+impl InFlightCounts for Counts<'_> {
+    async fn report(&self, name: [u8; 32], request: Vec<u8>) -> Option<Vec<u8>> {
+        let Self(gate) = self;
+        read(gate, gate.store.ask(&name, StoreRequest::InFlight(&request)).await)
+    }
+
+    fn add(&self, event: Event) {
+        self.0.counting.add(event);
     }
 }
 

@@ -75,7 +75,8 @@ impl Limiter {
     }
 
     /// Decides a request of `Partition::request`; the reply is for `PartitionMut::accept`, and
-    /// empty when the stored row could not be read.
+    /// empty when the stored row could not be read. Or carries out a report of
+    /// `InFlightReport::request`, with its reply.
     ///
     /// # Errors
     /// The bytes are not a request, or storage fails. Nothing is charged then.
@@ -85,7 +86,11 @@ impl Limiter {
         {
             return Ok(other);
         }
-        self.step(Counts::is_strict(request), &|counts, now| counts.answer(request, now))
+        let is_report = Counts::is_in_flight_report(request);
+        self.step(Counts::is_strict(request), &|counts, now| match is_report {
+            true => counts.report_in_flight(request, now),
+            false => counts.answer(request, now),
+        })
     }
 
     /// Refunds the charge that `check` made for `request` with `reply`. The result contains the

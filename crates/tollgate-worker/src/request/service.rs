@@ -9,6 +9,7 @@ use std::rc::Rc;
 use tollgate_language::{DescribedRequest, DescribedRequests};
 use tollgate_policy::{Ending, Facts, Plan, Problems};
 use tollgate_service::check::{BATCH_AT_ONCE, KeyBudget};
+use tollgate_service::together::all;
 use tollgate_service::{Api, ApiResponse, Unauthorized, check, settle as settling};
 use worker::web_sys;
 
@@ -21,7 +22,6 @@ use crate::request::planning;
 use crate::request::settle::{id, settled};
 use crate::request::target::path;
 use crate::runtime::js;
-use crate::runtime::together::all;
 
 /// The paths of the service.
 const CHECK_PATH: &str = "/check";
@@ -115,7 +115,7 @@ async fn check_one(
     if is_to_be_settled && visit.gate.sealer().is_none() {
         return Err(settling::off());
     }
-    let Decision { mut decided, active, facts } =
+    let Decision { mut decided, active, facts, .. } =
         decide(visit, active, facts, Caller::Asks(budget)).await?;
     if is_to_be_settled {
         decided.id = id(visit.gate, &active.policy, &decided);

@@ -3,13 +3,15 @@
 //! Invariant: results come in the order of the futures, whichever is over first.
 //! Deliberately absent: cancellation.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::task::Poll;
 
 /// The results of `futures`, once all are over. They begin in their order, and at most `at_once` of
 /// them are under way.
-pub(crate) async fn all<F: Future>(futures: Vec<F>, at_once: usize) -> Vec<F::Output> {
+pub async fn all<F: Future>(futures: Vec<F>, at_once: usize) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {
@@ -32,7 +34,8 @@ pub(crate) async fn all<F: Future>(futures: Vec<F>, at_once: usize) -> Vec<F::Ou
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Waker};
+    use alloc::vec;
+    use core::task::{Context, Waker};
 
     use super::*;
 
@@ -51,19 +54,19 @@ mod tests {
         assert!(three.as_mut().poll(&mut context).is_pending());
         assert!(three.as_mut().poll(&mut context).is_pending());
         assert_eq!(three.as_mut().poll(&mut context), Poll::Ready(vec![1, 2, 3]));
-        let mut none = Box::pin(all(Vec::<std::future::Ready<u32>>::new(), 1));
+        let mut none = Box::pin(all(Vec::<core::future::Ready<u32>>::new(), 1));
         assert_eq!(none.as_mut().poll(&mut context), Poll::Ready(vec![]));
     }
 
     #[test]
     fn no_more_are_under_way_than_may_be() {
-        use std::cell::Cell;
+        use core::cell::Cell;
         let (under_way, most) = (Cell::new(0), Cell::new(0));
         let futures = (0..20_u32).map(|i| {
             let (mut polls, under_way, most) = (i % 4 + 1, &under_way, &most);
             let mut has_begun = false;
             poll_fn(move |_| {
-                if !std::mem::replace(&mut has_begun, true) {
+                if !core::mem::replace(&mut has_begun, true) {
                     under_way.set(under_way.get() + 1);
                     most.set(most.get().max(under_way.get()));
                 }
