@@ -24,6 +24,7 @@ mod worker_denials;
 mod worker_deny;
 mod worker_docs;
 mod worker_durable;
+mod worker_ends;
 mod worker_exact;
 mod worker_failure;
 mod worker_fields;

@@ -46,8 +46,8 @@ pub(crate) struct Traits {
     pub(crate) no_fleet: Option<&'static str>,
     /// The warning for a cost that the response shows there; `None` where responses are seen.
     pub(crate) no_response: Option<&'static str>,
-    /// The error for a cost that only the end of the response shows there.
-    pub(crate) no_response_end: Option<&'static str>,
+    /// The error for a cost that the metadata of the response shows there.
+    pub(crate) no_response_metadata: Option<&'static str>,
     /// The error for a limit on requests in flight, where their end is not known.
     pub(crate) no_concurrency: Option<&'static str>,
     /// The warning for such a limit there: what callers have to do.
@@ -91,7 +91,7 @@ const ENVOY: Traits = Traits {
     // The filter checks whether an authority is configured.
     no_fleet: None,
     no_response: None,
-    no_response_end: None,
+    no_response_metadata: None,
     no_concurrency: None,
     ends_reported: None,
     is_one_node: false,
@@ -125,8 +125,8 @@ const WORKER: Traits = Traits {
     ),
     no_fleet: None,
     no_response: None,
-    no_response_end: Some(
-        "is known at the end of a response, and the Worker passes the body on without looking at it; use {\"header\": name}",
+    no_response_metadata: Some(
+        "exists in Envoy only; a Worker has no filters that set it: use {\"header\": name}, \"bytes\" or \"duration\"",
     ),
     no_concurrency: Some(
         "is not enforced by the Worker yet: it does not know when a response has ended; limit requests in flight in Envoy",
@@ -160,7 +160,7 @@ const LIBRARY: Traits = Traits {
          program send requests to a tollgate-server",
     ),
     no_response: None,
-    no_response_end: None,
+    no_response_metadata: None,
     no_concurrency: None,
     ends_reported: None,
     is_one_node: false,
@@ -198,7 +198,7 @@ const SERVER: Traits = Traits {
         "is settled by POST /check/settle alone: a server sees no response, so the estimate stays for ext_authz, forward \
          auth, the rate limit service and callers that report no cost",
     ),
-    no_response_end: None,
+    no_response_metadata: None,
     no_concurrency: None,
     ends_reported: Some(
         "is for callers of POST /check: they confirm a request in flight by POST /check/renew and end it by POST /check/done; \

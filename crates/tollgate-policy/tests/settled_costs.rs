@@ -77,6 +77,7 @@ fn a_request_costs_what_its_response_shows() {
         ] {
             let plan = sent(&mut surface, START).expect("it fits");
             assert!(plan.is_deferred());
+            assert_eq!(plan.costs_at_end(&surface.policy).count(), 0, "its head shows it");
             let settled = answered(&mut surface, plan, (ending, tokens), START);
             assert_eq!(settled, [SettledCharge { rule: 0, estimate: 10, actual }]);
             assert_eq!(left(&mut surface, START), remaining, "{algorithm} after {tokens}");
@@ -306,6 +307,7 @@ fn what_the_end_of_a_response_shows_is_settled_there() {
     ] {
         let mut surface = budget_by(actual);
         surface.plan = sent(&mut surface, START).unwrap();
+        assert_eq!(surface.plan.costs_at_end(&surface.policy).count(), 1, "{actual}");
         assert!(!surface.end_with(OK, &Head(()), START), "{actual}: nothing is known yet");
         assert!(surface.plan.awaits_end() && surface.plan.settled_costs().is_empty());
         assert!(surface.plan.is_deferred());

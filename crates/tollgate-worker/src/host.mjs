@@ -281,6 +281,80 @@ class Bell {
 
 export const bell = () => new Bell();
 
+/** The end of a forwarded response. Its body passes through a stream of ours, and the runtime moves the bytes, unless they are
+ * counted: then every piece is counted before it is handed to the client. A client that leaves is noticed with the next piece. */
+class ResponseEnd extends Bell {
+  isOver = false;
+  isHidden = false; // over, and the platform does not report how
+  bytes = 0;
+  #countsBytes;
+
+  constructor(countsBytes) {
+    super();
+    this.#countsBytes = countsBytes;
+  }
+
+  over() {
+    this.isOver = true;
+    this.ring();
+  }
+
+  #hide() {
+    this.isHidden = true;
+    this.over();
+  }
+
+  /** The response with `fields` added, of which this is the end. */
+  pass(response, fields) {
+    const { body } = response;
+    if (body === null) {
+      // The end of an upgraded connection is not known.
+      if (response.webSocket) this.#hide();
+      else this.over();
+      return fields === "" ? response : withFields(response, fields);
+    }
+    const { readable, writable } = passage(response.headers.get("content-length"));
+    const copy = withFields(response, fields, readable);
+    if (copy === response) this.#hide();
+    else this.#follow(body, writable);
+    return copy;
+  }
+
+  async #follow(body, writable) {
+    // An error is of one end, and has ended the other one.
+    await (this.#countsBytes ? this.#count(body, writable) : body.pipeTo(writable)).catch(() => {});
+    this.over();
+  }
+
+  async #count(body, writable) {
+    const reader = body.getReader({ mode: "byob" });
+    const writer = writable.getWriter();
+    try {
+      for (let piece = new Uint8Array(SHORTEST_PIECE); ; ) {
+        const { done, value } = await reader.read(piece);
+        if (done) return await writer.close();
+        this.bytes += value.length;
+        await writer.write(value);
+        const { byteLength } = value.buffer;
+        const isShort = value.length === byteLength && byteLength < LONGEST_PIECE;
+        piece = new Uint8Array(isShort ? new ArrayBuffer(2 * byteLength) : value.buffer);
+      }
+    } catch (error) {
+      reader.cancel(error).catch(() => {});
+      writer.abort(error).catch(() => {});
+    }
+  }
+}
+
+/** Long bodies are counted in long pieces, which cost less; a stream of short ones takes little memory. */
+const SHORTEST_PIECE = 4 * 1024;
+const LONGEST_PIECE = 128 * 1024;
+
+/** A stream through which a body passes that has this length. */
+const passage = (length) => (/^\d{1,15}$/.test(length) ? new FixedLengthStream(Number(length)) : new IdentityTransformStream());
+
+export const responseEnd = (countsBytes) => new ResponseEnd(countsBytes);
+
 const LATE = "";
 
 /** The result of `ask`, an asynchronous function, within `timeout` milliseconds. A call cannot be cancelled: a later result
@@ -336,8 +410,8 @@ const [ORIGIN_FAILED, BROKEN_OFF, EITHER_FAILED, NOT_SENT, LENGTH_REQUIRED] = [0
 
 /** The origin's response to `request` sent to `url` with `marks` set, streamed; on failure a list: one of the numbers
  * above, and the reason for the log. Fields that a client sent under the names of the marks are replaced. Every request
- * goes the same way, whatever the outcome of its response. */
-export async function fetchFrom(request, url, marks) {
+ * goes the same way, whatever the outcome of its response. Where its body `isRead` here, it comes as the origin encoded it. */
+export async function fetchFrom(request, url, marks, isRead) {
   const upload = { request, isBrokenOff: false, isOver: false };
   let forwarded;
   try {
@@ -349,7 +423,8 @@ export async function fetchFrom(request, url, marks) {
     return [NOT_SENT, reason(error)];
   }
   try {
-    const response = await fetch(forwarded, { redirect: "manual" });
+    const encoding = isRead ? { encodeResponseBody: "manual" } : {};
+    const response = await fetch(forwarded, { redirect: "manual", ...encoding });
     // No response: the runtime would close the client's connection without one.
     if (response.status === 101 && !response.webSocket) {
       return [ORIGIN_FAILED, "it changed the protocol, which no client asked for"];
@@ -432,11 +507,11 @@ export async function assetAt(assets, request, path, fields) {
   }
 }
 
-/** The response with `fields` added to its own. */
-export function withFields(response, fields) {
+/** The response with `fields` added to its own, and with `body`. */
+export function withFields(response, fields, body = response.body) {
   let copy = response;
   try {
-    copy = new Response(response.body, response); // a fetched response's headers are immutable
+    copy = new Response(body, response); // a fetched response's headers are immutable
     for (const [name, value] of lines(fields)) copy.headers.append(name, value);
   } catch (error) {
     fail(`a response is passed on without its fields: ${reason(error)}`);

@@ -19,8 +19,8 @@ use crate::surface::{Supply, Traits};
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::metric_label;
 use tollgate_policy::spec::{
-    Action, Conditions, HeaderName, KeyPart, KeySource, LimitSource, MAX_KEY_PARTS, Need, Source,
-    Surface, items, quoted_text,
+    Action, ActualCost, Conditions, HeaderName, KeyPart, KeySource, LimitSource, MAX_KEY_PARTS,
+    Need, Source, Surface, items, quoted_text,
 };
 
 /// Notes settings that can never have an effect.
@@ -69,8 +69,8 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         let delay_at = delay_at.field("delay");
         priority_errors(rule, document, traits, &delay_at.field("priority"));
         if let Some(settled) = rule.cost.as_ref().and_then(|doc| doc.settled.as_ref())
-            && let (Some(message), false) =
-                (traits.no_response_end, settled.cost.actual.is_in_head())
+            && let (Some(message), ActualCost::Metadata(_)) =
+                (traits.no_response_metadata, &settled.cost.actual)
         {
             at.field("cost").field("actual").problem(message.into());
         }

@@ -15,6 +15,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::request::lazy::Buffers;
+use crate::spec::settled_cost::ActualCost;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
 
@@ -159,6 +160,15 @@ impl Plan {
     #[must_use]
     pub const fn awaits_end(&self) -> bool {
         !self.awaited.rules.is_empty()
+    }
+
+    /// Where the response to an allowed request shows the costs that only its end shows: the
+    /// estimates of these stay until then.
+    pub fn costs_at_end<'p>(&self, policy: &'p Policy) -> impl Iterator<Item = &'p ActualCost> {
+        let charged = self.applied.iter().filter(|applied| applied.charged.is_some());
+        let rules = charged.filter_map(|applied| policy.rules.get(usize::from(applied.rule)));
+        let costs = rules.filter_map(|rule| Some(&rule.settled_cost()?.actual));
+        costs.filter(|actual| !actual.is_in_head())
     }
 
     /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already

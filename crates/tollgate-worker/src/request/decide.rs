@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use tollgate_core::Span;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Ending, Facts, Outdated, Plan, Policy, Problems, ResponseFacts};
 use tollgate_service::check::{Decided, KeyBudget};
 use tollgate_service::drive::MAX_REPLANS;
@@ -28,6 +28,8 @@ pub(crate) struct Decision<F> {
     pub(crate) decided: Decided,
     pub(crate) active: Rc<Active>,
     pub(crate) facts: WithClaims<F>,
+    /// When the request came.
+    pub(crate) came_at: Timestamp,
 }
 
 /// The caller that wants a request decided.
@@ -97,7 +99,7 @@ pub(crate) async fn decide<F: Facts>(
         }
         objects.report_failures(policy, &plan);
         let decided = Decided { plan, waited, id: None, in_flight: None };
-        return Ok(Decision { decided, active, facts });
+        return Ok(Decision { decided, active, facts, came_at: since });
     }
 }
 

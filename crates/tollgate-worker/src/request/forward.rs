@@ -3,12 +3,16 @@
 //! Invariant: the charges and refunds of a response are carried out before the response is sent,
 //! and also when the client has left meanwhile. An origin that does not respond is our 502, a
 //! status like others; a client that breaks its body off has no status. A request that is not sent,
-//! for a reason of ours, is never charged by its response. Nothing is decided here.
+//! for a reason of ours, is never charged by its response. What the end of the response shows is
+//! settled then, however the response ended. Nothing is decided here.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tollgate_core::Timestamp;
+use tollgate_policy::spec::ActualCost;
 use tollgate_policy::{Ending, Plan, Policy, ResponseFacts};
 use tollgate_service::{ApiResponse, Fields, health};
 use wasm_bindgen::JsCast;
@@ -18,6 +22,7 @@ use crate::deployment::{Deployment, Gate};
 use crate::operate::tally::FailureKind;
 use crate::request::decide::settle;
 use crate::request::origin::{NoResponse, forwarded};
+use crate::request::response_end::{ResponseEnd, response_end};
 use crate::runtime::js;
 use crate::runtime::tasks::Settled;
 
@@ -32,40 +37,85 @@ pub(crate) struct Forward {
     pub(crate) plan: Plan,
     /// The policy of its plan; another one may be in force when the response comes.
     pub(crate) policy: Arc<Policy>,
+    pub(crate) came_at: Timestamp,
 }
 
+/// The forwarded request whose response is under way, and the status of that.
+type AwaitsEnd = Rc<Cell<Option<(Forward, u16)>>>;
+
 impl Forward {
-    /// The origin's response. Where its status matters, the platform is asked to continue this
-    /// request if the client leaves, which it does for another 30 s.
+    /// The origin's response. Where its status or its end matters, the platform is asked to
+    /// continue this request if the client leaves, which it does for another 30 s.
     pub(crate) async fn run(
         self,
         deployment: Rc<Deployment>,
         context: &Context,
     ) -> web_sys::Response {
-        if !self.plan.is_deferred() {
-            return self.response(&deployment).await;
+        let mut costs = self.plan.costs_at_end(&self.policy).peekable();
+        let end = costs.peek().is_some().then(|| {
+            let counts_bytes = costs.any(|cost| matches!(cost, ActualCost::BytesPer(_)));
+            response_end(counts_bytes)
+        });
+        drop(costs);
+        if !self.plan.is_deferred() && end.is_none() {
+            return self.response(&deployment, None).await.0;
         }
-        let response = async move { Ok(self.response(&deployment).await.into()) };
+        let rest = AwaitsEnd::default();
+        let response = {
+            let (deployment, end, rest) = (Rc::clone(&deployment), end.clone(), Rc::clone(&rest));
+            async move {
+                let (response, forward) = self.response(&deployment, end.as_ref()).await;
+                rest.set(forward);
+                Ok(response.into())
+            }
+        };
         let response = js_sys::futures::future_to_promise(response);
         let lasting = response.clone();
         context.wait_until(async move {
             Settled::of(&lasting).await; // the response is built below
+            if let (Some((forward, status)), Some(end)) = (rest.take(), end) {
+                forward.settle_end(&deployment, status, &end).await;
+            }
         });
         let settled = Settled::of(&response).await.dyn_into();
         settled.unwrap_or_else(|_| js::send(&health::misconfigured()))
     }
 
-    async fn response(mut self, deployment: &Deployment) -> web_sys::Response {
+    /// The response; and the request and its status where the end of the response shows more.
+    async fn response(
+        mut self,
+        deployment: &Deployment,
+        end: Option<&ResponseEnd>,
+    ) -> (web_sys::Response, Option<(Self, u16)>) {
         let Some(gate) = deployment.gate() else {
-            return js::send(&health::misconfigured());
+            end.inspect(|end| end.over());
+            return (js::send(&health::misconfigured()), None);
         };
-        match forwarded(&self.request, &self.url, self.marks.lines()).await {
+        match forwarded(&self.request, &self.url, self.marks.lines(), end.is_some()).await {
             Ok(response) => {
-                let ending = Ending::Response(response.status());
-                self.settle(gate, ending, &OriginHeaders(&response)).await;
-                js::extended(response, self.fields.lines())
+                let status = response.status();
+                self.settle(gate, Ending::Response(status), &OriginHeaders(&response)).await;
+                let fields = self.fields.lines();
+                let response = match end {
+                    Some(end) => end.pass(&response, fields),
+                    None => js::extended(response, fields),
+                };
+                let is_open = self.plan.awaits_end();
+                (response, is_open.then_some((self, status)))
             }
-            Err(why) => self.failed(gate, why).await,
+            Err(why) => {
+                let response = self.failed(gate, why).await;
+                end.inspect(|end| end.over());
+                (response, None)
+            }
+        }
+    }
+
+    /// Settles the costs that the end of the response shows.
+    async fn settle_end(mut self, deployment: &Deployment, status: u16, end: &ResponseEnd) {
+        let ended = end.facts(self.came_at).await;
+        if let Some(gate) = deployment.gate() {
+            self.settle(gate, Ending::Response(status), &ended).await;
         }
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod leasing;
 pub(crate) mod origin;
 pub(crate) mod planning;
 pub(crate) mod proxy;
+pub(crate) mod response_end;
 pub(crate) mod rpc;
 pub(crate) mod service;
 pub(crate) mod settle;

@@ -13,7 +13,7 @@ use crate::runtime::tasks::Settled;
 #[wasm_bindgen(module = "/src/host.mjs")]
 extern "C" {
     #[wasm_bindgen(js_name = fetchFrom)]
-    fn fetch_from(request: &web_sys::Request, url: &str, marks: &str) -> Promise;
+    fn fetch_from(request: &web_sys::Request, url: &str, marks: &str, is_read: bool) -> Promise;
 }
 
 /// Why there is no response of the origin.
@@ -48,7 +48,7 @@ impl NoResponse {
 }
 
 /// The origin's response to `request` sent to `url` with `marks` set on it; both bodies are
-/// streamed.
+/// streamed. Where the response's `is_read` here, it comes as the origin encoded it.
 ///
 /// # Errors
 /// There is no response.
@@ -56,7 +56,8 @@ pub(crate) async fn forwarded(
     request: &web_sys::Request,
     url: &str,
     marks: &str,
+    is_read: bool,
 ) -> Result<web_sys::Response, NoResponse> {
-    let answer = Settled::of(&fetch_from(request, url, marks)).await;
+    let answer = Settled::of(&fetch_from(request, url, marks, is_read)).await;
     answer.dyn_into().map_err(|list| NoResponse::read(&list))
 }

@@ -33,7 +33,7 @@ pub(crate) async fn proxy(
     let headers = request.headers();
     let facts = Incoming { request, method: request.method(), target, headers: &headers };
     let decided = decide(visit, active, facts, Caller::Holds).await;
-    let Decision { decided, active, facts } =
+    let Decision { decided, active, facts, came_at } =
         decided.map_err(|problems| js::send(&check::refused(&problems)))?;
     let policy = Arc::clone(&active.policy);
     let outcome = decided.plan.outcome(&policy);
@@ -48,6 +48,7 @@ pub(crate) async fn proxy(
         marks: Fields::marks(&outcome),
         plan: decided.plan,
         policy,
+        came_at,
     })
 }
 
