@@ -117,6 +117,16 @@ export default class Tollgate extends WorkerEntrypoint {
     return this.#answered(wasm.settle, { id, cost });
   }
 
+  /** The same for `POST /check/renew`: the request in flight with this id still runs. */
+  renew(id) {
+    return this.#answered(wasm.renew, { id });
+  }
+
+  /** The same for `POST /check/done`: it has ended. */
+  done(id) {
+    return this.#answered(wasm.done, { id });
+  }
+
   async #answered(call, asked) {
     const body = JSON.stringify(asked) ?? "";
     const [status, answer] = await guarded((tell) => call(body, this.env, this.ctx, tell), () => [500, PROBLEM]);

@@ -34,6 +34,7 @@ mod worker_forward;
 mod worker_grpc;
 mod worker_health;
 mod worker_identity;
+mod worker_in_flight;
 mod worker_jwt;
 mod worker_keys;
 mod worker_later;

@@ -48,8 +48,6 @@ pub(crate) struct Traits {
     pub(crate) no_response: Option<&'static str>,
     /// The error for a cost that the metadata of the response shows there.
     pub(crate) no_response_metadata: Option<&'static str>,
-    /// The error for a limit on requests in flight, where their end is not known.
-    pub(crate) no_concurrency: Option<&'static str>,
     /// The warning for such a limit there: what callers have to do.
     pub(crate) ends_reported: Option<&'static str>,
     /// There is one count for all clients, whatever the scope.
@@ -92,7 +90,6 @@ const ENVOY: Traits = Traits {
     no_fleet: None,
     no_response: None,
     no_response_metadata: None,
-    no_concurrency: None,
     ends_reported: None,
     is_one_node: false,
 };
@@ -128,9 +125,6 @@ const WORKER: Traits = Traits {
     no_response_metadata: Some(
         "exists in Envoy only; a Worker has no filters that set it: use {\"header\": name}, \"bytes\" or \"duration\"",
     ),
-    no_concurrency: Some(
-        "is not enforced by the Worker yet: it does not know when a response has ended; limit requests in flight in Envoy",
-    ),
     ends_reported: None,
     is_one_node: true,
 };
@@ -161,7 +155,6 @@ const LIBRARY: Traits = Traits {
     ),
     no_response: None,
     no_response_metadata: None,
-    no_concurrency: None,
     ends_reported: None,
     is_one_node: false,
 };
@@ -199,7 +192,6 @@ const SERVER: Traits = Traits {
          auth, the rate limit service and callers that report no cost",
     ),
     no_response_metadata: None,
-    no_concurrency: None,
     ends_reported: Some(
         "is for callers of POST /check: they confirm a request in flight by POST /check/renew and end it by POST /check/done; \
          a server with ext_authz, forward auth or the rate limit service among its protocols does not start with it",

@@ -264,6 +264,27 @@ fn other_bytes_are_no_report() {
     }
     assert_eq!((InFlightReport::read(&[6]), max_age_of(&[])), (Ok(&[][..]), None));
     assert!(counts.answer(&good, at(START + 1)).is_err(), "no request is a report");
+    assert!(Counts::is_in_flight_report(&good) && !Counts::is_in_flight_report(&of_charge));
+}
+
+// Guards: reports that are written later than the charge was, or earlier.
+#[test]
+fn a_report_is_as_durable_as_the_charge() {
+    for (durability, is_strict) in [("strict", true), ("relaxed", false)] {
+        let rules = format!(
+            r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"],
+                "durability": "{durability}", "concurrency": {{"limit": 1}}}}]}}"#
+        );
+        let active = tollgate_language::compile(&rules, Surface::Worker).unwrap();
+        let mut counts = Counts::default();
+        let mut receipt = check(&mut counts, &active, START).unwrap();
+        for _ in 0..2 {
+            for what in [InFlightReport::Runs, InFlightReport::Ended] {
+                assert_eq!(Counts::is_strict(&what.request(7, &receipt)), is_strict);
+            }
+            receipt = renew(&mut counts, 7, &receipt, START + 1);
+        }
+    }
 }
 
 // Guards: a place that is free, and a server that denies by what it remembers.

@@ -132,7 +132,14 @@ pub fn refused(problems: &Problems) -> ApiResponse {
     ApiResponse::problems(400, "Bad Request", "the report is wrong; see errors", problems)
 }
 
-const OFF: &str = "this is off: it needs the secret hash_key";
+/// The mistake of a request that rules would count while it is in flight, where its caller gets no
+/// id to end it.
+#[must_use]
+pub fn off() -> Problems {
+    Problems([Problem::new("", OFF.to_string())].into())
+}
+
+const OFF: &str = "reports about requests in flight are off: they need the secret hash_key, in the Worker HASH_KEY";
 
 const UNKNOWN: &str = "is not an id of a request in flight that this deployment gave out";
 

@@ -13,7 +13,7 @@ use tollgate_test_support::golden::assert_file;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tollgate-worker/npm/index.d.ts");
 const BEGIN: &str = "// From docs/openapi.json:\n";
 const END: &str = "// End of docs/openapi.json.\n";
-const TYPES: [&str; 10] = [
+const TYPES: [&str; 13] = [
     "CheckRequest",
     "CheckBatch",
     "CheckAnswer",
@@ -22,6 +22,9 @@ const TYPES: [&str; 10] = [
     "Settled",
     "SettledOtherwise",
     "SettleExpired",
+    "Renewed",
+    "InFlightExpired",
+    "Done",
     "Problem",
     "Error",
 ];

@@ -18,6 +18,14 @@ export interface Tollgate {
    * for a cost that is not a whole number from 0 to 1,000,000,000.
    */
   settle(id: string, cost: number): Promise<Settled | SettledOtherwise | SettleExpired>;
+  /**
+   * Confirms that a request in flight still runs, by the `id` in `in_flight` of its check or of its last confirmation; after
+   * each `renew_after_ms`. A repeated call changes nothing, so repeat it after an `Error`, which reports that a count did not
+   * respond. Throws a `TypeError` for an id that is not of this deployment.
+   */
+  renew(id: string): Promise<Renewed | InFlightExpired>;
+  /** Reports that a request in flight has ended, in the same way: its places are free. */
+  done(id: string): Promise<Done>;
   fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>;
 }
 
@@ -83,7 +91,7 @@ export interface CheckAnswer {
   };
   /** Where settle was asked for, unless with deny: valid for 10 minutes, for this deployment. Keep it from clients. */
   id?: string;
-  /** Of a server, unless with deny: rules count the request until POST /check/done says that it has ended. */
+  /** Unless with deny: rules count the request until POST /check/done says that it has ended. */
   in_flight?: {
     /** For POST /check/renew and POST /check/done. Keep it from clients. */
     id: string;
@@ -125,6 +133,25 @@ export interface SettledOtherwise {
 /** It was charged more than 10 minutes ago, and stays as it is. */
 export interface SettleExpired {
   result: "expired";
+}
+
+/** The request is counted for another max_age. */
+export interface Renewed {
+  /** Use it from now on; if this answer is lost, the earlier one. */
+  id: string;
+  /** Confirm the request after so long, if it still runs. */
+  renew_after_ms: number;
+  result: "renewed";
+}
+
+/** Nothing counts the request any more: it has ended, or was confirmed too late. Let it go on, and confirm it no more. */
+export interface InFlightExpired {
+  result: "expired";
+}
+
+/** Nothing counts the request any more, now or since earlier. */
+export interface Done {
+  result: "done";
 }
 
 /** RFC 9457. type stays the same; detail and errors are for people. */

@@ -56,18 +56,28 @@ pub(crate) fn enforced(mut policy: Policy, settings: &Settings) -> Result<Policy
     Ok(policy)
 }
 
-/// Problems of a policy that compiles: rules that hold places which would never be given back,
-/// because a caller of `POST /check` reports a status, and by then the charge of the request is no
-/// longer known.
+/// Problems of a policy that compiles, for a deployment that only answers `POST /check`: rules that
+/// hold places which would never be given back, because a caller reports a status, and by then the
+/// charge of the request is no longer known; and limits on requests in flight without the secret
+/// that seals the ids by which callers end them.
 pub(crate) fn objections(policy: &Policy, settings: &Settings) -> Problems {
+    let mut problems = Problems::default();
     let is_service = settings.origin.is_none();
-    let held = policy.rules().iter().enumerate().filter(|(_, rule)| is_service && rule.reserves());
-    let problem = |(i, _)| {
-        let message = "needs ORIGIN, POST /check gives no place back; leave it out".to_owned();
-        let path = format!("rules[{}].charge.reserve", policy.place_of(i));
-        Problem::new(&path, message)
-    };
-    Problems(held.map(problem).collect())
+    for (i, rule) in policy.rules().iter().enumerate().filter(|_| is_service) {
+        let mut wrong = |field: &str, message: &str| {
+            let path = format!("rules[{}].{field}", policy.place_of(i));
+            problems.0.push(Problem::new(&path, message.to_owned()));
+        };
+        if rule.reserves() {
+            wrong("charge.reserve", "needs ORIGIN, POST /check gives no place back; leave it out");
+        }
+        if rule.limits_requests_in_flight() && settings.hash_key.is_empty() {
+            let message = "needs the secret HASH_KEY, or ORIGIN: callers of POST /check end a request by an id, \
+                           which is sealed with it";
+            wrong("concurrency", message);
+        }
+    }
+    problems
 }
 
 /// Parts of the policy that are certainly not intended, for the log.

@@ -76,6 +76,8 @@ struct Keys {
     sharded: u64,
     /// How many of them the response charges, or settles, in a second call.
     settled: u64,
+    /// How many of them count the request while it is in flight, until a second call.
+    in_flight: u64,
     /// No request may wait, so the first and the last key are charged without a look before.
     in_order: bool,
 }
@@ -89,8 +91,10 @@ impl Keys {
         let writes_at_once = |group: &Group| group.is_strict() || group.shards().is_some();
         let groups: Vec<_> = groups.map(|(_, group)| group).collect();
         let is_settled = |rule: &Rule| rule.charges_by_response() || rule.settled_cost().is_some();
-        let of_settled = policy.rules().iter().filter(|rule| is_settled(rule)).map(Rule::group);
-        let settled = of_settled.collect::<BTreeSet<usize>>().len();
+        let groups_of = |is_one: &dyn Fn(&Rule) -> bool| {
+            let of_rules = policy.rules().iter().filter(|rule| is_one(rule)).map(Rule::group);
+            u64::try_from(of_rules.collect::<BTreeSet<usize>>().len()).unwrap_or(u64::MAX)
+        };
         let count = |is_one: &dyn Fn(&Group) -> bool| {
             let count = groups.iter().filter(|group| is_one(group)).count();
             u64::try_from(count).unwrap_or(u64::MAX)
@@ -99,7 +103,8 @@ impl Keys {
             strict: count(&writes_at_once),
             relaxed: count(&|group| !writes_at_once(group)),
             sharded: count(&|group| group.shards().is_some()),
-            settled: u64::try_from(settled).unwrap_or(u64::MAX),
+            settled: groups_of(&is_settled),
+            in_flight: groups_of(&Rule::limits_requests_in_flight),
             in_order: policy.explain().never_waits(),
         }
     }
@@ -139,6 +144,11 @@ pub(super) fn bill(policy: &Policy) -> Bill {
     if settled > 0 {
         let (calls, rows) = (calls.saturating_add(settled), rows.saturating_add(settled));
         cases.push(case("admitted, charged or settled by the response", calls, rows, 0, relaxed));
+    }
+    let ended = keys.in_flight.saturating_mul(MILLION);
+    if ended > 0 {
+        let (calls, rows) = (calls.saturating_add(ended), rows.saturating_add(ended));
+        cases.push(case("admitted, in flight until it ends", calls, rows, 0, relaxed));
     }
     // A shard with few requests sends each of them to the key's own object.
     let calls = calls.saturating_add(sharded);

@@ -18,7 +18,7 @@ pub(super) fn errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<
     reported_errors(rule, at);
     settled_errors(rule, at);
     penalty::errors(rule, at);
-    concurrency::errors(rule, traits, at);
+    concurrency::errors(rule, at);
 }
 
 /// A fleet count that no authority keeps, and settings of a fleet count in a rule without one.

@@ -15,14 +15,13 @@ use crate::document::concurrency::{ConcurrencyDoc, MaxAge};
 use crate::document::deny::RuleItem;
 use crate::document::rule::{QuotaDoc, RuleDoc};
 use crate::json::place::At;
-use crate::surface::Traits;
 
 /// The time after which an unconfirmed request is no longer counted, unless the document says
 /// another.
 const DEFAULT_MAX_AGE: Span = Span::from_secs(60);
 
 /// Notes the settings of a rule that a limit on requests in flight cannot be combined with.
-pub(super) fn errors(rule: &RuleDoc, traits: &Traits, at: &At<'_>) {
+pub(super) fn errors(rule: &RuleDoc, at: &At<'_>) {
     let own_at = at.field("concurrency");
     let tiers_at = at.field("tiers");
     for (i, tier) in rule.tiers().iter().enumerate() {
@@ -40,9 +39,6 @@ pub(super) fn errors(rule: &RuleDoc, traits: &Traits, at: &At<'_>) {
     }
     if rule.concurrency.is_none() {
         return;
-    }
-    if let Some(message) = traits.no_concurrency {
-        return own_at.problem(message.into());
     }
     let is_reported = rule.cost.as_ref().is_some_and(|doc| doc.cost == Cost::Reported);
     let wrong = [

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tollgate_core::Timestamp;
 use tollgate_policy::spec::ActualCost;
 use tollgate_policy::{Ending, Plan, Policy, ResponseFacts};
+use tollgate_service::in_flight::InFlight;
 use tollgate_service::{ApiResponse, Fields, health};
 use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
@@ -21,6 +22,7 @@ use worker::{Context, js_sys, web_sys};
 use crate::deployment::{Deployment, Gate};
 use crate::operate::tally::FailureKind;
 use crate::request::decide::settle;
+use crate::request::in_flight::hold;
 use crate::request::origin::{NoResponse, forwarded};
 use crate::request::response_end::{ResponseEnd, response_end};
 use crate::runtime::js;
@@ -38,6 +40,8 @@ pub(crate) struct Forward {
     /// The policy of its plan; another one may be in force when the response comes.
     pub(crate) policy: Arc<Policy>,
     pub(crate) came_at: Timestamp,
+    /// Its places, where rules count it while it is in flight.
+    pub(crate) places: Option<InFlight>,
 }
 
 /// The forwarded request whose response is under way, and the status of that.
@@ -47,16 +51,19 @@ impl Forward {
     /// The origin's response. Where its status or its end matters, the platform is asked to
     /// continue this request if the client leaves, which it does for another 30 s.
     pub(crate) async fn run(
-        self,
+        mut self,
         deployment: Rc<Deployment>,
         context: &Context,
     ) -> web_sys::Response {
-        let mut costs = self.plan.costs_at_end(&self.policy).peekable();
-        let end = costs.peek().is_some().then(|| {
-            let counts_bytes = costs.any(|cost| matches!(cost, ActualCost::BytesPer(_)));
-            response_end(counts_bytes)
-        });
-        drop(costs);
+        let end = self.end_to_see();
+        if let (Some(places), Some(end)) = (self.places.take(), end.clone()) {
+            let deployment = Rc::clone(&deployment);
+            context.wait_until(async move {
+                if let Some(gate) = deployment.gate() {
+                    hold(&gate.objects, places, &end).await;
+                }
+            });
+        }
         if !self.plan.is_deferred() && end.is_none() {
             return self.response(&deployment, None).await.0;
         }
@@ -79,6 +86,14 @@ impl Forward {
         });
         let settled = Settled::of(&response).await.dyn_into();
         settled.unwrap_or_else(|_| js::send(&health::misconfigured()))
+    }
+
+    /// The end of its response, if a rule needs it.
+    fn end_to_see(&self) -> Option<ResponseEnd> {
+        let costs = || self.plan.costs_at_end(&self.policy);
+        let counts_bytes = || costs().any(|cost| matches!(cost, ActualCost::BytesPer(_)));
+        let is_needed = self.places.is_some() || costs().next().is_some();
+        is_needed.then(|| response_end(counts_bytes()))
     }
 
     /// The response; and the request and its status where the end of the response shows more.

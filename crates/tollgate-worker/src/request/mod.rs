@@ -7,6 +7,7 @@ pub(crate) mod decide;
 pub(crate) mod events;
 pub(crate) mod facts;
 pub(crate) mod forward;
+pub(crate) mod in_flight;
 pub(crate) mod leasing;
 pub(crate) mod origin;
 pub(crate) mod planning;

@@ -15,6 +15,7 @@ use crate::deployment::RequestContext;
 use crate::request::decide::{Caller, Decision, decide};
 use crate::request::facts::Incoming;
 use crate::request::forward::Forward;
+use crate::request::in_flight;
 use crate::request::target::leaves;
 use crate::runtime::js;
 
@@ -40,6 +41,7 @@ pub(crate) async fn proxy(
     if let Disposition::Deny { status } = outcome.final_disposition() {
         return Err(refuse(&outcome, status, &facts.facts));
     }
+    let places = in_flight::places(&visit.gate.objects, &policy, &decided.plan);
     Ok(Forward {
         // The handle; `Request.clone` would read the body twice.
         request: Clone::clone(request),
@@ -49,6 +51,7 @@ pub(crate) async fn proxy(
         plan: decided.plan,
         policy,
         came_at,
+        places,
     })
 }
 

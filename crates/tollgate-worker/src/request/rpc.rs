@@ -7,6 +7,7 @@
 //! is in `entry.mjs`.
 
 use tollgate_service::{ApiResponse, check, health as reports};
+use tollgate_storage::InFlightReport;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use worker::js_sys::{Array, Function};
@@ -16,6 +17,7 @@ use worker::{Context, Env};
 use crate::deployment::{Deployment, RequestContext};
 use crate::follow::policy;
 use crate::operate::background;
+use crate::request::in_flight::reported;
 use crate::request::service::decided;
 use crate::request::settle::settled;
 use crate::runtime::tasks;
@@ -33,11 +35,24 @@ pub fn settle(body: String, env: Env, context: worker_sys::Context, tell: Functi
     asked(Call::Settle, body, (env, context), tell)
 }
 
+/// The same of `POST /check/renew`.
+#[wasm_bindgen]
+pub fn renew(body: String, env: Env, context: worker_sys::Context, tell: Function) -> JsValue {
+    asked(Call::Report(InFlightReport::Runs), body, (env, context), tell)
+}
+
+/// The same of `POST /check/done`.
+#[wasm_bindgen]
+pub fn done(body: String, env: Env, context: worker_sys::Context, tell: Function) -> JsValue {
+    asked(Call::Report(InFlightReport::Ended), body, (env, context), tell)
+}
+
 /// The function that is called.
 #[derive(Clone, Copy)]
 enum Call {
     Check,
     Settle,
+    Report(InFlightReport),
 }
 
 fn asked(
@@ -66,5 +81,6 @@ async fn answer(call: Call, body: &str, env: &Env, context: &Context) -> ApiResp
     match call {
         Call::Check => decided(&visit, active, body.as_bytes()).await,
         Call::Settle => settled(&visit, body.as_bytes()).await,
+        Call::Report(report) => reported(gate, report, body.as_bytes()).await,
     }
 }

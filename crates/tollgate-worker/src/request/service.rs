@@ -1,5 +1,6 @@
 //! The Worker as a service: `POST /check` decides a request that the caller then forwards or denies
-//! itself, `POST /check/settle` takes the final cost of a request.
+//! itself, `POST /check/settle` takes the final cost of a request, `POST /check/renew` and
+//! `POST /check/done` take reports about one in flight.
 //!
 //! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately
 //! absent: the format of the response; that is in `check`.
@@ -9,8 +10,10 @@ use std::rc::Rc;
 use tollgate_language::{DescribedRequest, DescribedRequests};
 use tollgate_policy::{Ending, Facts, Plan, Problems};
 use tollgate_service::check::{BATCH_AT_ONCE, KeyBudget};
+use tollgate_service::in_flight as reporting;
 use tollgate_service::together::all;
 use tollgate_service::{Api, ApiResponse, Unauthorized, check, settle as settling};
+use tollgate_storage::InFlightReport;
 use worker::web_sys;
 
 use crate::active::Active;
@@ -18,6 +21,7 @@ use crate::deployment::RequestContext;
 use crate::request::decide::{Caller, Decision, decide, settle};
 use crate::request::events::note_token;
 use crate::request::facts::with_claims;
+use crate::request::in_flight;
 use crate::request::planning;
 use crate::request::settle::{id, settled};
 use crate::request::target::path;
@@ -26,6 +30,8 @@ use crate::runtime::js;
 /// The paths of the service.
 const CHECK_PATH: &str = "/check";
 const SETTLE_PATH: &str = "/check/settle";
+const RENEW_PATH: &str = "/check/renew";
+const DONE_PATH: &str = "/check/done";
 
 /// Responds to a request to the service.
 pub(crate) async fn service(
@@ -36,11 +42,11 @@ pub(crate) async fn service(
     is_authorized: bool,
 ) -> ApiResponse {
     let path = path(target);
-    if !matches!(path, CHECK_PATH | SETTLE_PATH) {
+    if !matches!(path, CHECK_PATH | SETTLE_PATH | RENEW_PATH | DONE_PATH) {
         return ApiResponse::problem(
             404,
             "Not Found",
-            "use POST /check, POST /check/settle or GET /.well-known/tollgate/health",
+            "use POST /check, /check/settle, /check/renew, /check/done or GET /.well-known/tollgate/health",
         );
     }
     if request.method() != "POST" {
@@ -57,10 +63,11 @@ pub(crate) async fn service(
     let Some(body) = js::body(request, check::MAX_BODY).await else {
         return check::too_long();
     };
-    if path == SETTLE_PATH {
-        settled(visit, &body).await
-    } else {
-        decided(visit, active, &body).await
+    match path {
+        SETTLE_PATH => settled(visit, &body).await,
+        RENEW_PATH => in_flight::reported(visit.gate, InFlightReport::Runs, &body).await,
+        DONE_PATH => in_flight::reported(visit.gate, InFlightReport::Ended, &body).await,
+        _ => decided(visit, active, &body).await,
     }
 }
 
@@ -115,8 +122,12 @@ async fn check_one(
     if is_to_be_settled && visit.gate.sealer().is_none() {
         return Err(settling::off());
     }
+    if in_flight::lacks_ids(visit.gate, &active.policy) {
+        return Err(reporting::off());
+    }
     let Decision { mut decided, active, facts, .. } =
         decide(visit, active, facts, Caller::Asks(budget)).await?;
+    decided.in_flight = in_flight::id(visit.gate, &active.policy, &decided);
     if is_to_be_settled {
         decided.id = id(visit.gate, &active.policy, &decided);
     }

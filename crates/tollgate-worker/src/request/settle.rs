@@ -7,6 +7,7 @@
 //! that does not reply may have settled: the caller is asked to send the same again. Deliberately
 //! absent: the policy; the id contains the charge, and the object its final value.
 
+use tollgate_core::Timestamp;
 use tollgate_policy::{Partition, Policy};
 use tollgate_service::ApiResponse;
 use tollgate_service::check::Decided;
@@ -36,12 +37,22 @@ impl Gate {
 
 /// The id of a decided request, where there is a [`Gate::sealer`].
 pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<String> {
-    let Objects { hash_key, fleet_secret, .. } = &gate.objects;
-    let name_of = |partition: Partition<'_>| {
-        object_hash(hash_key, &key_name(policy, *fleet_secret, partition.key()))
-    };
+    let name_of = |partition: Partition<'_>| hash_of(&gate.objects, policy, partition);
     let receipts = Receipts::of(&decided.plan, policy, js::random(), &name_of);
     gate.sealer().map(|sealer| sealer.id(&receipts))
+}
+
+/// The name of the object that counts a partition, as bytes.
+pub(crate) fn hash_of(objects: &Objects, policy: &Policy, partition: Partition<'_>) -> [u8; 32] {
+    let Objects { hash_key, fleet_secret, .. } = objects;
+    object_hash(hash_key, &key_name(policy, *fleet_secret, partition.key()))
+}
+
+/// Sends a request that may be repeated to the object with this name.
+pub(crate) fn send(objects: &Objects, hash: &[u8; 32], request: &[u8], since: Timestamp) -> Call {
+    let time = (objects.timeout_ms, since);
+    let object = js::key_object(&objects.namespace, &name_of(hash), None, time);
+    Call::check(&object, request)
 }
 
 /// Settles the costs in `body`.
@@ -55,25 +66,27 @@ pub(crate) async fn settled(visit: &RequestContext<'_>, body: &[u8]) -> ApiRespo
     let since = js::now();
     let ask = |(hash, receipt): &([u8; 32], Vec<u8>)| {
         objects.counters.add(Event::Settle);
-        let object =
-            js::key_object(&objects.namespace, &name_of(hash), None, (objects.timeout_ms, since));
-        Call::check(&object, &Settlement::request(receipts.number, cost, receipt))
+        send(objects, hash, &Settlement::request(receipts.number, cost, receipt), since)
     };
     // All of them at the same time.
     let calls: Vec<Call> = receipts.counts.iter().map(ask).collect();
     let mut said = Vec::with_capacity(calls.len());
     for call in calls {
-        said.push(read(objects, call.reply().await));
+        said.push(read(objects, call.reply().await, Settlement::read));
     }
     objects.report();
     settle::answer(cost, said)
 }
 
-/// Reads an object's reply; a failure is counted.
-fn read(objects: &Objects, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement> {
+/// Reads an object's reply with `read`; a failure is counted.
+pub(crate) fn read<T, E>(
+    objects: &Objects,
+    reply: Result<Vec<u8>, NoReply>,
+    read: impl FnOnce(&[u8]) -> Result<T, E>,
+) -> Option<T> {
     let (kind, word) = match reply {
-        Ok(reply) => match Settlement::read(&reply) {
-            Ok(settlement) => return Some(settlement),
+        Ok(reply) => match read(&reply) {
+            Ok(value) => return Some(value),
             // A row that cannot be read was removed: the count starts again, without this charge.
             Err(_) if reply.is_empty() => (FailureKind::Corrupt, String::new()),
             Err(_) => (FailureKind::Misread, String::new()),
