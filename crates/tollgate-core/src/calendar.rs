@@ -25,9 +25,9 @@ pub const MAX_UTC_OFFSET: i16 = 14 * 60;
 pub const MAX_ANCHOR_DAY: u8 = 31;
 
 const HOUR: u64 = 3_600;
-const DAY: u64 = 24 * HOUR;
+pub(crate) const DAY: u64 = 24 * HOUR;
 /// Days from 0000-03-01, a Wednesday, to 1970-01-01.
-const DAYS_TO_1970: u64 = 719_468;
+pub(crate) const DAYS_TO_1970: u64 = 719_468;
 
 /// A division of time into civil hours, days, weeks or months, at a fixed distance from UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -162,7 +162,7 @@ impl Calendar {
     }
 
     /// Seconds from 0000-03-01 to `at` by the clocks of this calendar.
-    fn local_second(&self, at: Timestamp) -> u64 {
+    pub(crate) fn local_second(&self, at: Timestamp) -> u64 {
         at.since(Timestamp::ZERO).as_secs_floor().saturating_add(self.local_second_of_1970())
     }
 
@@ -305,7 +305,7 @@ fn anchor_of(month: u64, anchor_day: u64) -> u64 {
 }
 
 /// The month that contains `day`, both counted from 0000-03-01.
-fn month_index(day: u64) -> u64 {
+pub(crate) fn month_index(day: u64) -> u64 {
     // 400 years are 146,097 days, the last year of 4 has a leap day, that of 100 has none.
     let (era, day_of_era) = (day / 146_097, day % 146_097);
     let common_days = day_of_era
@@ -320,7 +320,7 @@ fn month_index(day: u64) -> u64 {
 }
 
 /// The first day of the month of this index, both counted from 0000-03-01.
-fn first_day_of(month: u64) -> u64 {
+pub(crate) fn first_day_of(month: u64) -> u64 {
     let (year, month) = (month / 12, month % 12);
     let leap_days = (year / 4).saturating_sub(year / 100).saturating_add(year / 400);
     let days_of_months = month.saturating_mul(153).saturating_add(2) / 5;

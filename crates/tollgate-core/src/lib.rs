@@ -29,6 +29,7 @@
 
 pub mod algorithms;
 mod calendar;
+mod calendar_time;
 mod carry;
 mod debit;
 mod decision;
@@ -41,6 +42,7 @@ mod punish;
 mod quota;
 mod settle;
 mod time;
+mod usage;
 mod used;
 
 pub use algorithms::calendar_window::{CalendarWindow, CalendarWindowState};
@@ -56,6 +58,7 @@ pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use algorithms::{Algorithm, DEFAULT_BUCKETS};
 pub use calendar::{Calendar, CalendarSpan, CalendarUnit, MAX_ANCHOR_DAY, MAX_UTC_OFFSET, Weekday};
+pub use calendar_time::CalendarTime;
 pub use decision::{Admission, Charge, Decision, Verdict};
 pub use layout::ENCODING_VERSION;
 pub use limiter::Limiter;
@@ -65,6 +68,7 @@ pub use quota::{
     MIN_WINDOW, Quota, QuotaError,
 };
 pub use time::{ALLOWED_SKEW, LATEST, MAX_BURST_SPAN, Span, Timestamp};
+pub use usage::{CalendarUsage, PeriodUsage};
 pub use used::FULLY_USED;
 
 /// The example of the package's front page runs, too.

@@ -25,4 +25,5 @@ mod oracle;
 mod penalty;
 mod recorded;
 mod support;
+mod usage;
 mod within;

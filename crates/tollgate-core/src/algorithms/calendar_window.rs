@@ -151,6 +151,15 @@ impl CalendarWindow {
         })
     }
 
+    /// The state of the window that a decision at `now` counts in.
+    pub(crate) fn counted(
+        &self,
+        state: CalendarWindowState,
+        now: Timestamp,
+    ) -> CalendarWindowState {
+        self.bring_to(state, now.min(LATEST), 0, self.quota.limit()).0
+    }
+
     /// The window that `now` counts in, and its end. Any start is a state: it belongs to the window
     /// that contains it. A foreign count is kept as far as `cost` fits in `limit`.
     fn bring_to(
