@@ -98,15 +98,16 @@ impl CountedSet {
         self.set.quotas().iter().all(|quota| quota.limiter().max_age().is_some())
     }
 
-    /// The time from which it may be dropped without loss.
+    /// The time from which it may be dropped without loss: nothing decides by it any more, and no
+    /// report shows it.
     pub(crate) fn idle_at(&self) -> Timestamp {
         let before = self.before.as_ref().map_or(Timestamp::ZERO, |before| before.idle_at());
         let is_out = !self.leases.all.is_empty() && !mutation::is(Mutation::IdleWhileOut);
         let own = if is_out {
             // At the end of a lease, its unreported units are charged.
-            self.set.idle_at(&self.states_in_the_end())
+            self.set.kept_until(&self.states_in_the_end())
         } else {
-            self.set.idle_at(&self.states)
+            self.set.kept_until(&self.states)
         };
         own.max(before)
     }

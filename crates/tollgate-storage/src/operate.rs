@@ -13,7 +13,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tollgate_core::{Decision, Limiter, Span, Timestamp};
+use tollgate_core::{CalendarUsage, Decision, Limiter, Span, Timestamp};
 
 use crate::counted_set::CountedSet;
 use crate::counts::{Answered, Counts};
@@ -234,6 +234,26 @@ impl KeyState {
     pub fn stored(&self, set: u64) -> Vec<QuotaUse> {
         let used = self.used.iter().find(|(stored, _)| stored.stable_id() == set);
         used.map_or_else(Vec::new, |(stored, states)| self.decide(stored, states))
+    }
+
+    /// The units that the key has used of each quota of `set` in its calendar's periods, as of
+    /// [`KeyState::at`], carried as in [`KeyState::of`]; `None` for a quota without a calendar. A
+    /// set of which the key has used nothing has used 0 units.
+    #[must_use]
+    pub fn usage(&self, set: &StoredSet) -> Vec<Option<CalendarUsage>> {
+        let mut states = vec![0; set.states_len()];
+        let used = self.used.iter().find(|(stored, _)| stored.stable_id() == set.stable_id());
+        if let Some((stored, used)) = used {
+            carry_set(stored, used, set.limiters(), self.at, &mut states);
+        }
+        let each = set.quotas().iter();
+        each.map(|quota| quota.limiter().usage(quota.state(&states)?, self.at)).collect()
+    }
+
+    /// The stored quotas of the set with this stable identity, if the key has used any of it.
+    #[must_use]
+    pub fn stored_set(&self, set: u64) -> Option<&StoredSet> {
+        self.used.iter().map(|(stored, _)| stored).find(|stored| stored.stable_id() == set)
     }
 
     fn decide(&self, set: &StoredSet, states: &[u8]) -> Vec<QuotaUse> {

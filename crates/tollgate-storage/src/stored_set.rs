@@ -167,6 +167,14 @@ impl StoredSet {
         self.quotas.iter().filter_map(each).max().unwrap_or(Timestamp::ZERO)
     }
 
+    /// The time until which a store keeps `states`: [`StoredSet::idle_at`], or by a calendar the end
+    /// of the period in which its units are still reported ([`Limiter::reported_until`]).
+    #[must_use]
+    pub fn kept_until(&self, states: &[u8]) -> Timestamp {
+        let each = |quota: &StoredQuota| Some(quota.limiter.reported_until(quota.state(states)?));
+        self.quotas.iter().filter_map(each).max().unwrap_or(Timestamp::ZERO)
+    }
+
     /// The version in which its states are written, that of the current layout.
     pub fn version(&self) -> u8 {
         let versions = self.quotas.iter().map(|quota| quota.limiter.state_version());

@@ -241,7 +241,7 @@ impl Rule {
 
     /// The name of a unit of its quotas, where the document gives one.
     #[must_use]
-    pub(crate) fn unit(&self) -> Option<&str> {
+    pub fn unit(&self) -> Option<&str> {
         if self.limits_requests_in_flight() {
             return Some("concurrent-requests");
         }

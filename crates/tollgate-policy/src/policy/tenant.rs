@@ -53,6 +53,16 @@ impl Tenant {
         self.expires_at.is_none_or(|at| now < at)
     }
 
+    /// The tenant's own quotas in the rule with this index in
+    /// [`Policy::rules`](crate::Policy::rules), if its entry has any for it.
+    #[must_use]
+    pub fn own_quotas(&self, rule: usize) -> Option<&QuotaSet> {
+        match self.in_rule(u16::try_from(rule).ok()?)? {
+            TenantSet::Own(set) => self.sets.get(usize::from(set)),
+            TenantSet::Tier(_) => None,
+        }
+    }
+
     /// The quotas of the tenant in `rule`.
     pub(crate) fn in_rule(&self, rule: u16) -> Option<TenantSet> {
         let at = self.rules.binary_search_by_key(&rule, |(rule, _)| *rule).ok()?;

@@ -14,7 +14,9 @@ use crate::facts::{CertificateField, CloudflareField, Entry, Facts};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
-use crate::request::key::{write_fact, write_given, write_part, write_shared_key, write_text};
+use crate::request::key::{
+    parts, write_fact, write_given, write_part, write_shared_key, write_text,
+};
 use crate::request::lazy::{Buffers, Request};
 use crate::spec::fact::Fact;
 use crate::spec::key::{About, Of, Spelling};
@@ -102,6 +104,16 @@ impl GivenKey {
         let id = tenants.id(tenant).ok_or_else(|| wrong("no request is of it"))?;
         write_text(&id, &mut self.bytes);
         Ok(self)
+    }
+
+    /// The name of the tenant that the key contains, as its entry is stored; `None` where the
+    /// policy has no tenants, or the rule's key does not contain them.
+    #[must_use]
+    pub fn tenant_name(&self, policy: &Policy) -> Option<String> {
+        let (tenants, group) = (policy.tenants()?, policy.groups.get(self.group)?);
+        let mut values = items(&group.spec.key).zip(parts(&self.bytes));
+        let (_, id) = values.find(|(item, _)| item.is(&tenants.key.part))?;
+        tenants.name_of(id?)
     }
 
     /// True when a tenant may have its own quotas that count the same client separately from this

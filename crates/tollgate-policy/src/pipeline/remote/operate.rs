@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use tollgate_storage::{KeyOperation, KeyState, QuotaUse};
+use tollgate_storage::{KeyOperation, KeyState, QuotaUse, StoredSet};
 
 use crate::pipeline::key_hashes::pk;
 use crate::policy::compiled::Policy;
@@ -35,6 +35,12 @@ impl GivenKey {
     #[must_use]
     pub fn tenants_quotas(&self, policy: &Policy, state: &KeyState) -> Vec<QuotaUse> {
         state.stored(tenants_id(policy.rules.get(self.rule).map_or("", |rule| rule.name())))
+    }
+
+    /// The same quotas as they are stored.
+    #[must_use]
+    pub fn tenants_set<'s>(&self, policy: &Policy, state: &'s KeyState) -> Option<&'s StoredSet> {
+        state.stored_set(tenants_id(policy.rules.get(self.rule).map_or("", |rule| rule.name())))
     }
 }
 
