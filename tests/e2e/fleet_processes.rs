@@ -26,6 +26,7 @@ mod fleet_reported;
 #[path = "fleet_settle.rs"]
 mod fleet_settle;
 #[path = "fleet_whole.rs"]
+mod fleet_usage;
 mod fleet_whole;
 
 use std::io::Write;

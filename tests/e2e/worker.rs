@@ -61,5 +61,6 @@ mod worker_shards;
 mod worker_streams;
 mod worker_tenants;
 mod worker_upgrades;
+mod worker_usage;
 mod worker_values;
 mod worker_wait;

@@ -30,5 +30,6 @@ pub mod server;
 pub mod settings;
 pub mod tls;
 pub mod tokens;
+pub mod usage;
 pub mod values;
 pub mod workerd;

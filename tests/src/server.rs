@@ -4,6 +4,7 @@
 //! the variables that the test sets.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -34,12 +35,19 @@ pub struct Setup {
     settings: Vec<(String, String)>,
     variables: Vec<(String, String)>,
     descriptors: Option<u32>,
+    wall_ns: Option<i64>,
 }
 
 impl Setup {
     /// A server with `policy`, and every other setting at its default.
     pub fn new(policy: impl ToString) -> Self {
-        Self { policy: policy.to_string(), settings: vec![], variables: vec![], descriptors: None }
+        Self {
+            policy: policy.to_string(),
+            settings: vec![],
+            variables: vec![],
+            descriptors: None,
+            wall_ns: None,
+        }
     }
 
     /// Sets a setting, by a flag.
@@ -57,6 +65,12 @@ impl Setup {
     /// Limits the number of the process's file descriptors.
     pub fn descriptors(mut self, most: u32) -> Self {
         self.descriptors = Some(most);
+        self
+    }
+
+    /// Gives it a wall clock of its own, at this distance from the machine's in nanoseconds.
+    pub fn wall(mut self, ns: i64) -> Self {
+        self.wall_ns = Some(ns);
         self
     }
 
@@ -103,6 +117,11 @@ fn spawn(setup: &Setup, dir: &Path, (port, operations): (u16, u16)) -> Server {
     command.args(["--operations-listen", &format!("127.0.0.1:{operations}")]);
     for (name, value) in &setup.settings {
         command.args([name, value]);
+    }
+    if let Some(ns) = setup.wall_ns {
+        fs::write(dir.join("wall"), ns.to_le_bytes()).expect("written");
+        command
+            .env("LD_PRELOAD", process::required_path("TOLLGATE_CLOCK", "cargo xtask test fleet"));
     }
     command.envs(setup.variables.iter().map(|(name, value)| (name, value)));
     Server::start(command, dir.join("server.log"))
@@ -157,6 +176,13 @@ impl TollgateServer {
         let client = Client::try_connect(self.operations);
         let answer = client.and_then(|mut client| client.try_send(&Request::get(path)));
         answer.map_or(0, |answer| answer.status)
+    }
+
+    /// Sets its [wall clock](Setup::wall), as the difference from the machine's in nanoseconds.
+    pub fn set_wall(&self, ns: i64) {
+        // In place: a clock that is read meanwhile finds all eight bytes.
+        let file = fs::OpenOptions::new().write(true).open(self.file("wall"));
+        file.and_then(|mut file| file.write_all(&ns.to_le_bytes())).expect("written");
     }
 
     /// The path of one of its files.

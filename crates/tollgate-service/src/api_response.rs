@@ -1,7 +1,8 @@
 //! Tollgate's own responses: denials, problems and results, as plain data.
 //!
-//! Invariant: a response contains quotas, fields and limits, never keys or tokens, and is never
-//! cached. The choice of the response is made elsewhere, and nothing here knows the runtime.
+//! Invariant: a response contains quotas, fields and limits, never tokens, and is never cached. It
+//! contains keys only in a report of usage, for the operator that named them. The choice of the
+//! response is made elsewhere, and nothing here knows the runtime.
 
 use alloc::borrow::Cow;
 use alloc::format;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::access::{Actor, Tokens};
 use crate::admin::step::Step;
-use crate::admin::{key_history, keys, metrics, policy, tenants};
+use crate::admin::{key_history, keys, metrics, policy, tenants, usage};
 use crate::api_response::{ApiResponse, JSON};
 use crate::metrics::Format;
 use crate::open_api::OPEN_API;
@@ -18,6 +18,7 @@ use crate::request_head::{RequestHead, body_limit};
 use crate::routes::Operation;
 use crate::service::{Call, Service};
 use crate::store::policy::PolicyReply;
+use crate::store::usage::UsageFormat;
 use crate::store::{StoreCall, StoreReply};
 
 /// The next step.
@@ -53,6 +54,7 @@ enum State {
     Tenants(tenants::State),
     Keys(keys::State),
     KeyHistory(()),
+    Usage(UsageFormat),
     Metrics(Format),
 }
 
@@ -109,6 +111,7 @@ impl Allowed {
                 | Operation::ResetKey
                 | Operation::BlockKey
                 | Operation::UnblockKey
+                | Operation::ReadUsage
         )
     }
 
@@ -181,6 +184,10 @@ impl WantsStore {
                 let step = key_history::answered(&reply);
                 next(head, step, StoreCall::Policy, State::KeyHistory)
             }
+            (State::Usage(format), StoreReply::Usage(reply)) => {
+                let step = usage::answered(format, reply);
+                next(head, step, StoreCall::Usage, State::Usage)
+            }
             (State::Metrics(format), StoreReply::Metrics(reply)) => {
                 let step = metrics::answered(format, reply);
                 next(head, step, StoreCall::Metrics, State::Metrics)
@@ -222,6 +229,10 @@ fn begun(service: &Service<'_>, head: Box<RequestHead>, body: Vec<u8>) -> Next {
         Operation::ReadKeyHistory => {
             let step = key_history::begin(&head);
             next(head, step, StoreCall::Policy, State::KeyHistory)
+        }
+        Operation::ReadUsage => {
+            let step = usage::begin(&head);
+            next(head, step, StoreCall::Usage, State::Usage)
         }
         Operation::ReadMetrics => {
             let step = metrics::begin(&head);
@@ -287,7 +298,8 @@ mod tests {
                 if let Ok(allowed) = with_token {
                     let is_of_policy = ["admin/policy", "admin/policy/rollback"];
                     assert_eq!(allowed.wants_file(), is_of_policy.contains(&route.path));
-                    let is_about_rules = ["admin/tenants", "admin/keys", "admin/explain"];
+                    let is_about_rules =
+                        ["admin/tenants", "admin/keys", "admin/explain", "admin/usage"];
                     let is_about = |of: &&str| {
                         route.path.starts_with(*of) && route.path != "admin/keys/history"
                     };

@@ -41,8 +41,10 @@ pub mod lease;
 pub mod check;
 pub mod health;
 mod api_response;
-mod media_type;
 mod bearer;
+pub mod usage_work;
+mod usage_report;
+mod csv;
 pub mod key_work;
 pub mod key_report;
 mod unauthorized;
@@ -50,6 +52,7 @@ pub mod together;
 mod events;
 pub mod metrics;
 pub mod log;
+mod media_type;
 
 pub use access::{Access, Actor, Tokens};
 pub use api_response::{ApiResponse, Fields, HEALTH_PATH};
@@ -72,6 +75,7 @@ pub use store::policy::{
     Summary,
 };
 pub use store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
+pub use store::usage::{UsageCall, UsageFormat, UsageReply};
 pub use store::{StoreCall, StoreReply};
 pub use tenant_set::{Look, TenantSet};
 pub use unauthorized::{Api, Unauthorized};

@@ -35,7 +35,7 @@ pub(crate) struct RequestHead {
     pub(crate) now_ms: u64,
     pub(crate) if_match: Option<Tags>,
     pub(crate) if_none_match: Option<Tags>,
-    /// The accepted forms of metrics.
+    /// The accepted forms of metrics and of reports.
     pub(crate) accept: Option<String>,
     pub(crate) is_head: bool,
     /// It needs the right to write.
@@ -95,7 +95,7 @@ const fn parameters(operation: Operation) -> (&'static [&'static str], &'static 
         Operation::PutPolicy | Operation::DeletePolicy | Operation::RollBack => (&["dry_run"], &[]),
         Operation::ReadHistory | Operation::ReadKeyHistory => (&["before", "limit"], &[]),
         Operation::ListTenants => (&["after", "limit"], &[]),
-        Operation::ReadKey => (&["rule", "tenant"], &["key"]),
+        Operation::ReadKey | Operation::ReadUsage => (&["rule", "tenant"], &["key"]),
         Operation::ReadPolicy
         | Operation::ReadVersion
         | Operation::ReadTenant
@@ -129,6 +129,7 @@ pub(crate) const fn body_limit(operation: Operation) -> Option<usize> {
         | Operation::DeleteTenant
         | Operation::ReadKey
         | Operation::ReadKeyHistory
+        | Operation::ReadUsage
         | Operation::ReadMetrics
         | Operation::ReadOpenApi => None,
     }

@@ -38,6 +38,7 @@ pub(crate) enum Operation {
     BlockKey,
     UnblockKey,
     ReadKeyHistory,
+    ReadUsage,
     ReadMetrics,
     ReadOpenApi,
 }
@@ -113,6 +114,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route { path: "admin/keys/reset", methods: &[write("POST", Operation::ResetKey)] },
     Route { path: "admin/keys/block", methods: &[write("POST", Operation::BlockKey)] },
     Route { path: "admin/keys/unblock", methods: &[write("POST", Operation::UnblockKey)] },
+    Route { path: "admin/usage", methods: &[get(Operation::ReadUsage)] },
     Route {
         path: "metrics",
         methods: &[Method {

@@ -20,3 +20,4 @@ mod masks;
 mod policy;
 mod cached_denials;
 mod types;
+mod usage_work;

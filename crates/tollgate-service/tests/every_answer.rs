@@ -1,13 +1,17 @@
 //! Tenants, keys and metrics over HTTP; and a test that every documented response occurs.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use crate::common::*;
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{GivenKey, Plan, Policy, Surface};
+use tollgate_service::key_work::OperatorRequest;
 use tollgate_service::{
     ApiResponse, KEY_ROWS, KeyCall, KeyChange, KeyReply, MemoryLimits, MemoryStore, MetricsReply,
-    Next, StoreCall, StoreReply, key_report,
+    Next, StoreCall, StoreReply, UsageCall, key_report, usage_work,
 };
 use tollgate_storage::{Counts, KeyOperation, KeyState};
 
@@ -238,6 +242,24 @@ fn state() -> String {
     key_report::state(&policy, &key, &KeyState::read(&answered.reply).unwrap())
 }
 
+/// The report of clients that have used nothing.
+fn usage(call: &UsageCall) -> StoreReply {
+    let policy = r#"{"version": 1, "rules": [
+        {"name": "each", "key": ["client_ip"], "quotas": [{"name": "month", "limit": 9, "window": "1mo",
+            "algorithm": "fixed-window", "align": "calendar"}]},
+        {"name": "hour", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1h"}]}]}"#;
+    let policy = tollgate_language::compile(policy, Surface::Worker).unwrap();
+    let now = Timestamp::from_millis(1_700_000_000_000);
+    let count = |asked: OperatorRequest| {
+        core::future::ready(Ok(Counts::default().operate(&asked.request, now).unwrap().reply))
+    };
+    let done = usage_work::carry_out(&policy, call, |_| core::future::ready(Ok(None)), count);
+    match pin!(done).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(reply) => reply,
+        Poll::Pending => panic!("nothing is waited for"),
+    }
+}
+
 fn others(call: &StoreCall) -> StoreReply {
     match call {
         StoreCall::Keys(call) => StoreReply::Keys(match call {
@@ -262,6 +284,7 @@ fn others(call: &StoreCall) -> StoreReply {
                 })
             }
         }),
+        StoreCall::Usage(call) => usage(call),
         StoreCall::Metrics(_) => StoreReply::Metrics(MetricsReply::Text("a 1\n".into())),
         StoreCall::Policy(_) | StoreCall::Tenants(_) => panic!("a matter of rules"),
     }
@@ -450,6 +473,61 @@ fn an_entry_that_is_past_already_is_refused_and_one_that_comes_to_be_stays() {
 }
 
 #[test]
+fn a_report_of_usage_comes_in_the_form_that_is_accepted() {
+    let mut it = Deployment::new();
+    it.others = Box::new(others);
+    let get = |query: &str, accept: &str| {
+        it.ask(&Ask::new("GET", &format!("admin/usage?{query}")).with("accept", accept))
+    };
+    let kind = |accept: &str| {
+        let answer = get("rule=each&key=192.0.2.1&key=192.0.2.2", accept);
+        assert_eq!((answer.status, answer.fields.get("cache-control")), (200, Some("no-store")));
+        answer.fields.get("content-type").expect("a type").to_owned()
+    };
+    for (accept, expected) in [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("text/csv;q=0", "application/json"),
+        ("text/csv, application/json", "application/json"),
+        ("text/csv", "text/csv; charset=utf-8; header=present"),
+        ("Text/CSV;q=0.9, */*;q=0.1", "text/csv; charset=utf-8; header=present"),
+    ] {
+        assert_eq!(kind(accept), expected, "{accept}");
+    }
+    let report = read(&get("rule=each&key=192.0.2.1&key=192.0.2.2", ""));
+    assert_eq!(report["keys"][1]["key"], json!(["192.0.2.2"]));
+    let start = &report["keys"][0]["quotas"][0]["previous"]["start"];
+    assert_eq!(start, "2023-10-01T00:00:00Z");
+    for (query, status, path) in [
+        ("rule=gone&key=a", 404, None),
+        ("rule=hour&key=192.0.2.1", 422, Some("rule")),
+        ("rule=each&key=here", 422, Some("key[0]")),
+        ("rule=each&key=192.0.2.1&key=here", 422, Some("key[1]")),
+        ("rule=each", 422, Some("key")),
+        ("rule=each&key=192.0.2.1&tenant=acme", 422, Some("tenant")),
+        (&format!("rule=each{}", "&key=192.0.2.1".repeat(101)), 422, Some("key")),
+        ("rule=&key=a", 400, Some("rule")),
+        ("rule=each&tenant=", 400, Some("tenant")),
+        (&format!("rule=each&key={}", "a".repeat(1_025)), 400, Some("key")),
+        ("rule=each&key=a&format=csv", 400, None),
+    ] {
+        for accept in ["", "text/csv"] {
+            let answer = get(query, accept);
+            assert_eq!(answer.status, status, "{query}: {answer:?}");
+            let problem = read(&answer);
+            assert_eq!(problem["errors"][0]["path"].as_str(), path, "{query}: {problem}");
+        }
+    }
+    for (token, status) in [(READ, 200), (METRICS, 403), (FOLLOW, 403), ("", 401)] {
+        let ask = Ask::new("GET", "admin/usage?rule=each&key=192.0.2.1");
+        let ask = ask.with("authorization", &format!("Bearer {token}"));
+        assert_eq!(it.ask(&ask).status, status, "{token}");
+    }
+    it.others = Box::new(|_| StoreReply::Failed("down".into()));
+    assert_eq!(it.ask(&Ask::new("GET", "admin/usage?rule=each&key=a")).status, 503);
+}
+
+#[test]
 fn metrics_come_in_the_form_that_is_accepted() {
     let mut it = Deployment::new();
     it.others = Box::new(others);
@@ -564,6 +642,9 @@ fn every_documented_answer_can_be_had_and_no_other() {
         ("GET", "admin/keys?rule=gone"),
         ("GET", "admin/keys?rule=each&key=a&key=b"),
         ("GET", "admin/keys/history"),
+        ("GET", "admin/usage?rule=each&key=192.0.2.1"),
+        ("GET", "admin/usage?rule=gone"),
+        ("GET", "admin/usage?rule=hour&key=192.0.2.1"),
         ("POST", "admin/keys/reset"),
         ("POST", "admin/keys/block"),
         ("POST", "admin/keys/unblock"),

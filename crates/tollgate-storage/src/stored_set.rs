@@ -167,8 +167,8 @@ impl StoredSet {
         self.quotas.iter().filter_map(each).max().unwrap_or(Timestamp::ZERO)
     }
 
-    /// The time until which a store keeps `states`: [`StoredSet::idle_at`], or by a calendar the end
-    /// of the period in which its units are still reported ([`Limiter::reported_until`]).
+    /// The time until which a store keeps `states`: [`StoredSet::idle_at`], or by a calendar the
+    /// end of the period in which its units are still reported ([`Limiter::reported_until`]).
     #[must_use]
     pub fn kept_until(&self, states: &[u8]) -> Timestamp {
         let each = |quota: &StoredQuota| Some(quota.limiter.reported_until(quota.state(states)?));

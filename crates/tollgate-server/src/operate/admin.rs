@@ -13,9 +13,10 @@ use serde_json::Value;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Plan, Policy, Problems, Surface};
 use tollgate_service::key_work::{self, OperatorRequest};
+use tollgate_service::usage_work;
 use tollgate_service::{
     Allowed, ApiResponse, Call, DeployedFile, KeyCall, MetricsCall, MetricsReply, Next, PREFIX,
-    PolicyCall, Service, StoreCall, StoreReply, TenantCall, Tokens,
+    PolicyCall, Service, StoreCall, StoreReply, TenantCall, TenantReply, Tokens,
 };
 use tollgate_yaml::{Document, Language};
 
@@ -136,6 +137,11 @@ fn as_json(text: String) -> Result<String, Problems> {
 async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
     match call {
         StoreCall::Keys(call) => operate_key(gate, &gate.following.active().policy, call).await,
+        StoreCall::Usage(call) => {
+            let policy = &gate.following.active().policy;
+            let count = |asked| count(gate, policy, asked);
+            usage_work::carry_out(policy, call, |name| entry_of(gate, name), count).await
+        }
         StoreCall::Metrics(MetricsCall::Read(format)) => {
             gate.gather();
             let (now_ms, calls) = (gate.clock.now_ms(), &gate.traffic.calls);
@@ -190,6 +196,15 @@ async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
         gate.look(policy, &mut plan).await;
     }
     plan
+}
+
+/// The entry of the tenant with this name, as it is stored now.
+async fn entry_of(gate: &Gate, name: String) -> Result<Option<String>, String> {
+    match gate.store.rules(&StoreCall::Tenants(TenantCall::Get { id: name })).await {
+        StoreReply::Tenants(TenantReply::Entry(found)) => Ok(found.map(|stored| stored.entry)),
+        StoreReply::Failed(why) => Err(why),
+        _ => Err("the store gave no entry of a tenant".to_owned()),
+    }
 }
 
 /// Asks the key's count.

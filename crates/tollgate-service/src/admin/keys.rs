@@ -159,7 +159,7 @@ const TENANT: &str = "tenant";
 const NO_KEY: &str = "is a list of texts, one for each part of the rule's key";
 
 /// Rejects a key that no rule can have.
-fn bounded(key: &RuleKey) -> Result<(), Problem> {
+pub(crate) fn bounded(key: &RuleKey) -> Result<(), Problem> {
     if key.rule.is_empty() {
         return Err(Problem::new("rule", "is the name of a rule".to_string()));
     }

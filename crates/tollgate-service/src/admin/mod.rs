@@ -4,6 +4,7 @@
 //! was read). An operation is a few steps, each either the response or one more call of the store.
 
 pub(crate) mod key_history;
+pub(crate) mod usage;
 pub(crate) mod keys;
 pub(crate) mod metrics;
 pub(crate) mod tenants;

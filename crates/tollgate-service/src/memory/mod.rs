@@ -38,7 +38,7 @@ impl MemoryStore {
         match call {
             StoreCall::Policy(call) => self.policies.would_change(call),
             StoreCall::Tenants(call) => self.tenants.would_change(call),
-            StoreCall::Keys(_) | StoreCall::Metrics(_) => false,
+            StoreCall::Keys(_) | StoreCall::Usage(_) | StoreCall::Metrics(_) => false,
         }
     }
 
@@ -77,7 +77,7 @@ impl MemoryStore {
         let reply = match call {
             StoreCall::Policy(call) => StoreReply::Policy(self.policies.answer(call)),
             StoreCall::Tenants(call) => StoreReply::Tenants(self.tenants.answer(call)),
-            StoreCall::Keys(_) | StoreCall::Metrics(_) => return None,
+            StoreCall::Keys(_) | StoreCall::Usage(_) | StoreCall::Metrics(_) => return None,
         };
         debug_assert_eq!(would_change, self.changes() != before, "{call:?}");
         Some(reply)

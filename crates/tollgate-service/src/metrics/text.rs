@@ -18,6 +18,7 @@ use super::event::Event;
 use super::series::{Series, is_summed};
 use super::sums::Sums;
 use super::waits::{INFINITE, SUM, WAIT_BOUNDS_MS};
+use crate::media_type::accepts;
 
 /// The format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,14 +34,8 @@ impl Format {
     /// The format for a request with this field `accept`.
     #[must_use]
     pub fn accepted(accept: Option<&str>) -> Self {
-        let mut ranges = accept.unwrap_or_default().split(',').map(|range| range.trim());
-        let is_open = |range: &str| {
-            let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
-            let refuses = |p: &str| matches!(p.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
-            kind.trim().eq_ignore_ascii_case("application/openmetrics-text")
-                && !parameters.split(';').any(refuses)
-        };
-        if ranges.any(is_open) { Self::OpenMetrics } else { Self::Prometheus }
+        let is_open = accepts(accept, "application/openmetrics-text");
+        if is_open { Self::OpenMetrics } else { Self::Prometheus }
     }
 
     /// The media type of the text.

@@ -10,6 +10,7 @@ pub(crate) mod key_history;
 pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod tenants;
+pub(crate) mod usage;
 
 use alloc::string::String;
 
@@ -19,6 +20,7 @@ use self::keys::{KeyCall, KeyReply};
 use self::metrics::{MetricsCall, MetricsReply};
 use self::policy::{PolicyCall, PolicyReply};
 use self::tenants::{TenantCall, TenantReply};
+use self::usage::{UsageCall, UsageReply};
 
 /// One operation on the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +32,8 @@ pub enum StoreCall {
     Tenants(TenantCall),
     /// On one client of a rule.
     Keys(KeyCall),
+    /// A report of what clients of a rule have used.
+    Usage(UsageCall),
     /// On the counters.
     Metrics(MetricsCall),
 }
@@ -44,6 +48,8 @@ pub enum StoreReply {
     Tenants(TenantReply),
     /// To a [`StoreCall::Keys`].
     Keys(KeyReply),
+    /// To a [`StoreCall::Usage`].
+    Usage(UsageReply),
     /// To a [`StoreCall::Metrics`].
     Metrics(MetricsReply),
     /// The store did not respond, or could not carry out the call: the reason, for the log of the

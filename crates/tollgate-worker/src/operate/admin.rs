@@ -11,7 +11,7 @@ use std::pin::Pin;
 use tollgate_policy::Surface;
 use tollgate_service::{
     Actor, Allowed, Api, ApiResponse, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall,
-    Service, StoreCall, StoreReply, Unauthorized,
+    Service, StoreCall, StoreReply, Unauthorized, UsageCall,
 };
 use worker::web_sys;
 
@@ -74,6 +74,7 @@ async fn run(visit: &RequestContext<'_>, request: &web_sys::Request, target: &st
             Next::Store(wants) => {
                 let reply = match wants.call() {
                     StoreCall::Keys(call) => of_key(gate, active.as_deref(), call).await,
+                    StoreCall::Usage(call) => of_usage(gate, active.as_deref(), call).await,
                     call => {
                         let in_force = active.as_ref().map(|active| &*active.policy);
                         store::ask(gate, in_force, call).await
@@ -111,6 +112,14 @@ fn refused(visit: &RequestContext<'_>, answer: ApiResponse, has_token: bool) -> 
 async fn of_key(gate: &Gate, active: Option<&Active>, call: &KeyCall) -> StoreReply {
     match active {
         Some(active) => keys::ask(gate, &active.policy, call).await,
+        None => StoreReply::Failed("there is no policy in force".to_owned()),
+    }
+}
+
+/// Reports what clients have used, under the policy in force.
+async fn of_usage(gate: &Gate, active: Option<&Active>, call: &UsageCall) -> StoreReply {
+    match active {
+        Some(active) => keys::report(gate, &active.policy, call).await,
         None => StoreReply::Failed("there is no policy in force".to_owned()),
     }
 }

@@ -9,7 +9,8 @@
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Group, Plan, Policy};
 use tollgate_service::key_work::{self, OperatorRequest};
-use tollgate_service::{KeyCall, StoreReply};
+use tollgate_service::usage_work;
+use tollgate_service::{KeyCall, StoreReply, TenantCall, TenantReply, UsageCall};
 use tollgate_storage::KeyOperation;
 
 use crate::counts::objects::Objects;
@@ -37,6 +38,22 @@ pub(crate) async fn ask(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreRe
         ));
     }
     reply
+}
+
+/// Makes the report that `call` requests, under the policy in force.
+pub(crate) async fn report(gate: &Gate, policy: &Policy, call: &UsageCall) -> StoreReply {
+    let entry = |name| entry_of(gate, policy, name);
+    usage_work::carry_out(policy, call, entry, |asked| count(&gate.objects, policy, asked)).await
+}
+
+/// The entry of the tenant with this name, as its object has it; none without `TENANTS`.
+async fn entry_of(gate: &Gate, policy: &Policy, name: String) -> Result<Option<String>, String> {
+    let Some(tenants) = &gate.tenants else { return Ok(None) };
+    match tenants.carry_out(&TenantCall::Get { id: name }, Some(policy), OPERATOR_MS).await {
+        StoreReply::Tenants(TenantReply::Entry(found)) => Ok(found.map(|stored| stored.entry)),
+        StoreReply::Failed(why) => Err(why),
+        _ => Err("a tenant's object gave no entry".to_owned()),
+    }
 }
 
 /// The decision that a request would get, with its tenant's entry; nothing is charged, and the

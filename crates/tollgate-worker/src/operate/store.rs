@@ -28,7 +28,9 @@ pub(crate) async fn ask(gate: &Gate, in_force: Option<&Policy>, call: &StoreCall
             Some(tenants) => tenants.carry_out(call, in_force, OPERATOR_MS).await,
             None => StoreReply::Failed("TENANTS is bound to nothing".to_owned()),
         },
-        StoreCall::Keys(_) => StoreReply::Failed("this deployment has no store for it".to_owned()),
+        StoreCall::Keys(_) | StoreCall::Usage(_) => {
+            StoreReply::Failed("this deployment has no store for it".to_owned())
+        }
     }
 }
 
