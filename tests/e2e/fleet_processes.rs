@@ -25,8 +25,9 @@ mod fleet_replicas;
 mod fleet_reported;
 #[path = "fleet_settle.rs"]
 mod fleet_settle;
-#[path = "fleet_whole.rs"]
+#[path = "fleet_usage.rs"]
 mod fleet_usage;
+#[path = "fleet_whole.rs"]
 mod fleet_whole;
 
 use std::io::Write;

@@ -126,11 +126,11 @@ pub fn assert_is_an_exact_log(surface: &mut impl Counting, seed: u64) {
     for round in 0..60 {
         at += 2 * MINUTE
             + match random.below(8) {
-                0..3 => random.below(5 * HOUR),
-                3..6 => random.below(3 * DAY),
-                6 => 20 * DAY + random.below(25 * DAY),
-                // Five minutes before a day ends.
-                _ => (at / DAY + 2) * DAY - at - 7 * MINUTE,
+                0..2 => random.below(5 * HOUR),
+                2..4 => random.below(3 * DAY),
+                4 => 20 * DAY + random.below(25 * DAY),
+                // Three minutes before a day ends.
+                _ => (at / DAY + 2) * DAY - at - 5 * MINUTE,
             };
         let user = *random.pick(&USERS);
         let cost = random.between(1, 150);
