@@ -32,7 +32,9 @@ pub enum StoreCall {
     Tenants(TenantCall),
     /// On one client of a rule.
     Keys(KeyCall),
-    /// A report of what clients of a rule have used.
+    /// A report of what clients of a rule have used. It is carried out where the counts are asked,
+    /// and is never JSON on the wire.
+    #[serde(skip)]
     Usage(UsageCall),
     /// On the counters.
     Metrics(MetricsCall),
@@ -49,6 +51,7 @@ pub enum StoreReply {
     /// To a [`StoreCall::Keys`].
     Keys(KeyReply),
     /// To a [`StoreCall::Usage`].
+    #[serde(skip)]
     Usage(UsageReply),
     /// To a [`StoreCall::Metrics`].
     Metrics(MetricsReply),
@@ -58,10 +61,10 @@ pub enum StoreReply {
 }
 
 impl StoreCall {
-    /// As JSON.
+    /// As JSON; empty for a [`StoreCall::Usage`].
     #[must_use]
     pub fn to_json(&self) -> String {
-        // It contains neither maps nor floats, so nothing can fail.
+        // It contains neither maps nor floats, so nothing else can fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
@@ -73,7 +76,7 @@ impl StoreCall {
 }
 
 impl StoreReply {
-    /// As JSON.
+    /// As JSON; empty for a [`StoreReply::Usage`].
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

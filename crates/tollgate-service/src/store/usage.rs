@@ -5,10 +5,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
-
 /// A report of what clients of a rule have used: [`UsageReply::Report`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageCall {
     /// The rule's name.
     pub rule: String,
@@ -21,8 +19,7 @@ pub struct UsageCall {
 }
 
 /// The format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageFormat {
     /// A JSON object.
     Json,
@@ -31,8 +28,7 @@ pub enum UsageFormat {
 }
 
 /// The reply to a [`UsageCall`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsageReply {
     /// The report.
     Report(String),
