@@ -123,7 +123,7 @@ impl<H: Proxy> ActivePolicy<H> {
             policy.line_salt = Table::fingerprint(&seed, name.as_bytes()).get();
             Ok((name.into(), Rc::new(policy)))
         });
-        let routes = Routes::new(named.collect::<Result<_, _>>()?);
+        let routes = Routes::new(named.collect::<Result<_, &'static str>>()?);
         Ok(Self {
             host,
             config,

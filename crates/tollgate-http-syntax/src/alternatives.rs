@@ -62,6 +62,11 @@ impl<T> Alternatives<T> {
         &self.list
     }
 
+    /// The items, to change what their order does not depend on.
+    pub fn items_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.list.iter_mut()
+    }
+
     /// The items that can match a value: all patterns, and among the ordered items the last one for
     /// which `is_before` is true, that is, which does not begin after the value.
     pub fn candidates(&self, is_before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {

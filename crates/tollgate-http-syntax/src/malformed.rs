@@ -17,6 +17,8 @@ pub enum Malformed {
     Credentials,
     /// The path, by which the rule counts: servers differ in more than its slashes.
     Path,
+    /// A value is too long to be compared with a regular expression.
+    Long,
 }
 
 impl Malformed {
@@ -29,6 +31,7 @@ impl Malformed {
             Self::Authority => "the host is not a name or an address, and perhaps a port",
             Self::Credentials => "the credentials are not base64",
             Self::Path => "the path is another one to other servers; send it without dot segments",
+            Self::Long => "a field that is compared with a pattern is longer than 2048 bytes",
         }
     }
 }

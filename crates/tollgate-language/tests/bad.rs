@@ -45,12 +45,18 @@ const NO_MESSAGES: &[&str] = &[
     "a JSON value",               // serde asks what is expected; everything is
     "{tier:?} {limiters:?}",      // hashed into a record's identity
     "{kind} {}:{name}\\n",        // hashed into a group's identity
+    "match {}:{}\\n",             // hashed into a group's identity
     "any_of {}\\n",               // hashed into a group's identity
     "scope fleet\\n",             // hashed into a group's identity
     "scope share\\n",             // hashed into a group's identity
     "tollgate fleet 1",           // hashes the secret of a fleet
     "tollgate keys  1",           // hashes the secret of a plugin
     "the descriptor",             // in explanations
+    "matching {:?}",              // in explanations
+    " matching {:?}",             // in explanations
+    "regular expression",         // part of the shape of a compiled policy
+    // Built without regular expressions, which no test is.
+    "needs regular expressions, which this module does not have; use one that is built with them",
     // No document leads there.
     "has no mistake, but no policy could be made from it; please report this",
     // A window out of range is reported by `Window` before the core sees it.
@@ -60,12 +66,13 @@ const NO_MESSAGES: &[&str] = &[
 ];
 
 /// Messages for clients of requests, not for the author of a document.
-const OF_REQUESTS: [Malformed; 5] = [
+const OF_REQUESTS: [Malformed; 6] = [
     Malformed::Repeated,
     Malformed::Control,
     Malformed::Authority,
     Malformed::Credentials,
     Malformed::Path,
+    Malformed::Long,
 ];
 
 fn folder(name: &str) -> Vec<PathBuf> {

@@ -39,6 +39,7 @@ mod paths;
 mod penalties;
 mod pipeline;
 mod reads;
+mod regexes;
 mod reported;
 mod scope;
 mod settle;

@@ -105,7 +105,7 @@ fn other_values_are_other_keys_and_what_is_none_is_refused() {
 }
 
 /// The fields of a key part that do not name its kind.
-const SETTINGS: [&str; 2] = ["repeated", "lower"];
+const SETTINGS: [&str; 3] = ["repeated", "lower", "match"];
 
 /// The key parts that the schema knows, as a document has them, each called `c` where it has a
 /// name.
@@ -117,6 +117,7 @@ fn parts_of_the_schema() -> Vec<Value> {
     let named = kinds[1]["properties"].as_object().unwrap().keys();
     let form = |name: &String| match name.as_str() {
         name if SETTINGS.contains(&name) => None,
+        "host" | "path" | "route" => None, // among the plain ones; here they are searched
         "client_ip" => Some(json!({"client_ip": {"ipv4_prefix": 24, "ipv6_prefix": 48}})),
         "cf" => Some(json!({"cf": "ja4"})),
         "client_certificate" => Some(json!({"client_certificate": "subject"})),

@@ -79,6 +79,9 @@ fn push_part(part: &KeyPart, prefixes: Prefixes, text: &mut String) {
     if let Some(repeated) = part.source.unusual() {
         text.push_str(&format!("{repeated:?}\n"));
     }
+    if let Some(regex) = &part.regex {
+        text.push_str(&format!("match {}:{}\n", regex.text().len(), regex.text()));
+    }
     if part.form == KeyForm::Lower {
         text.push_str("lower\n");
     }

@@ -14,6 +14,7 @@ mod limit_from;
 mod penalty;
 pub(crate) mod plugin;
 mod quotas;
+mod regexes;
 mod settings;
 mod subsumption;
 pub(crate) mod tenant;
@@ -22,6 +23,7 @@ mod warnings;
 
 pub use fingerprint::fingerprint;
 
+use alloc::format;
 use core::cell::{Cell, RefCell};
 
 use crate::compile::fingerprint::public_fingerprint;
@@ -33,7 +35,7 @@ use crate::json::place::{At, ProblemList, read_document};
 use crate::json::reader::FromNode;
 use crate::surface::traits;
 use tollgate_policy::Policy;
-use tollgate_policy::spec::{PolicySpec, Problems, Surface};
+use tollgate_policy::spec::{MAX_REGEXES, PolicySpec, Problems, Surface};
 
 /// Compiles a document for a surface.
 ///
@@ -88,6 +90,12 @@ fn spec_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Opti
     let left = Cell::new(MAX_COMPARED);
     warnings::of_document(&read, traits, &left, &warned);
     let mut spec = compiler::spec(read, surface, fingerprints, root);
+    let regexes = spec.count_regexes();
+    if regexes > MAX_REGEXES {
+        root.field("rules").problem(format!(
+            "have {regexes} different regular expressions with the rest of the policy; use at most {MAX_REGEXES}"
+        ));
+    }
     warnings::of_spec(&spec, &left, &warned);
     spec.warnings = noted.into_inner().in_order(node).0;
     Some(spec)

@@ -276,13 +276,17 @@ fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>
             at.problem(TWICE.into());
             continue;
         }
-        let mut always = item.parts.iter().map(|part| part.source.about().is_always_there);
+        let mut always = item.parts.iter().map(KeyPart::is_always_there);
         let unreached = always.position(|it| it).map(|last| last.saturating_add(1));
         for (j, part) in item.parts.iter().enumerate() {
             // A wider network says nothing that the narrower one does not.
             let is_second = part.is_address() && has_address;
             has_address |= part.is_address();
-            let is_repeated = item.parts.iter().take(j).any(|it| it.source == part.source);
+            let covers = |earlier: &KeyPart| {
+                earlier.source == part.source
+                    && (earlier.regex.is_none() || earlier.regex == part.regex)
+            };
+            let is_repeated = item.parts.iter().take(j).any(covers);
             let problem = match part {
                 _ if is_second || is_repeated => Some(TWICE.to_string()),
                 _ if unreached == Some(j) => Some(UNREACHED.to_string()),

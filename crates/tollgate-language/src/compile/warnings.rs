@@ -20,7 +20,7 @@ use tollgate_policy::spec::{
 };
 
 use crate::compile::subsumption::{implies, implies_values};
-use crate::compile::{limit_from, penalty};
+use crate::compile::{limit_from, penalty, regexes};
 use crate::document::deny::{DenyRuleDoc, RuleItem};
 use crate::document::key::KeyDoc;
 use crate::document::root::Document;
@@ -34,6 +34,7 @@ const LARGE_LOG: u64 = 256;
 /// Notes the settings of a document that are legal but hardly intended.
 pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usize>, root: &At<'_>) {
     tenant_warning(document, &root.field("tenant"));
+    regexes::warnings(document, root);
     if document.rules.is_empty() {
         root.field("rules").problem("is empty: nothing is limited".into());
     }
@@ -383,7 +384,8 @@ fn white_space_of_conditions(conditions: &Conditions, at: &At<'_>) {
             let text = match matcher {
                 Matcher::Exact(text) if trimmed(text) != text => text,
                 Matcher::Prefix(text) if matches!(text.first(), Some(b' ' | b'\t')) => text,
-                Matcher::Exact(_) | Matcher::Prefix(_) | Matcher::Present => continue,
+                Matcher::Exact(_) | Matcher::Prefix(_) => continue,
+                Matcher::Present | Matcher::Match(_) => continue,
             };
             let text = quoted_text(&String::from_utf8_lossy(text));
             at.user_field(&name.0).problem(format!("{text} {NEVER}"));

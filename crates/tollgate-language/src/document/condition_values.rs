@@ -15,7 +15,7 @@ use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 use tollgate_http_syntax::address::Cidr;
 use tollgate_http_syntax::authority::write_host;
-use tollgate_policy::spec::{Asn, Country, Host, MAX_VALUES, Matcher, quoted_text};
+use tollgate_policy::spec::{Asn, Country, Host, MAX_VALUES, Matcher, Regex, quoted_text};
 
 impl FromNode for Host {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
@@ -93,24 +93,55 @@ fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
 }
 
 record! {
-    /// A prefix of a value.
-    PrefixDoc {
+    /// A form of values, of which exactly one is given.
+    MatcherDoc {
         /// The beginning of the value.
-        prefix: String,
+        prefix: Option<String>,
+        /// A regular expression that matches anywhere in the value.
+        r#match: Option<Regex>,
     }
 }
+
+impl FromNode for Regex {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Text(text) = node else {
+            return at.not_text(node, "a regular expression");
+        };
+        match Self::new(text) {
+            Ok(regex) => Some(regex),
+            Err(why) => {
+                at.problem(format!("{} {why}", quoted(node)));
+                None
+            }
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[ -~]{1,256}$"});
+}
+
+/// The expected forms, for the message about a value that has none of them.
+const WANTED: &str = "a value, \"*\", {\"prefix\": \"...\"} or {\"match\": \"...\"}";
 
 impl FromNode for Matcher {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Text(text) if text == "*" => Some(Self::Present),
             Node::Text(text) => Some(Self::Exact(text.clone().into())),
-            Node::Object(_) => PrefixDoc::read(node, at).map(|doc| Self::Prefix(doc.prefix.into())),
-            _ => at.not_text(node, "a value, \"*\" or {\"prefix\": \"...\"}"),
+            Node::Object(_) => {
+                let noted = at.problem_count();
+                let doc = MatcherDoc::read(node, at)?;
+                match (doc.prefix, doc.r#match) {
+                    _ if at.problem_count() > noted => None,
+                    (Some(prefix), None) => Some(Self::Prefix(prefix.into())),
+                    (None, Some(regex)) => Some(Self::Match(regex)),
+                    _ => at.wrong(node, WANTED),
+                }
+            }
+            _ => at.not_text(node, WANTED),
         }
     }
 
-    schema!({"anyOf": [{"type": "string"}, PrefixDoc::schema()]});
+    schema!({"anyOf": [{"type": "string"}, MatcherDoc::schema()]});
 }
 
 impl FromNode for Cidr {

@@ -29,7 +29,8 @@ record! {
         /// Path patterns: an exact path; `*` matches one segment, `{name}` matches and captures one
         /// segment, `**` matches the rest.
         paths: Option<NonEmpty<Pattern>>,
-        /// Headers by name: a value, "*" for any value, {"prefix": "..."}, or a list of these.
+        /// Headers by name: a value, "*" for any value, {"prefix": "..."}, {"match": "..."}, or a
+        /// list of these.
         headers: Option<Named<HeaderName>>,
         /// Query parameters by name, compared like headers after decoding.
         query: Option<Named<String>>,

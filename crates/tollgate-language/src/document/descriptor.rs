@@ -11,7 +11,9 @@ use crate::document::lists::{OneOrMore, within};
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
-use tollgate_policy::spec::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, Matcher, WantedEntry};
+use tollgate_policy::spec::{
+    Entries, EntryMatcher, Form, Like, MAX_ENTRIES, Matcher, Regex, WantedEntry,
+};
 
 record! {
     /// The condition on the value of an entry.
@@ -20,7 +22,10 @@ record! {
         prefix: Option<String>,
         /// A pattern in which each * matches any text, including an empty one.
         like: Option<Like>,
-        /// Excluded values: a value, {"prefix": "..."}, {"like": "..."}, or a list of these.
+        /// A regular expression that matches anywhere in the value.
+        r#match: Option<Regex>,
+        /// Excluded values: a value, {"prefix": "..."}, {"like": "..."}, {"match": "..."}, or a
+        /// list of these.
         not: Option<OneOrMore<Form>>,
     }
 }
@@ -32,19 +37,28 @@ record! {
         prefix: Option<String>,
         /// A pattern in which each * matches any text, including an empty one.
         like: Option<Like>,
+        /// A regular expression that matches anywhere in the value.
+        r#match: Option<Regex>,
     }
 }
 
-/// The form that an object gives, if any.
-///
-/// # Errors
-/// The object gives both.
-fn form(prefix: Option<String>, like: Option<Like>) -> Result<Option<Form>, ()> {
-    match (prefix, like) {
-        (Some(_), Some(_)) => Err(()),
-        (Some(prefix), None) => Ok(Some(Form::Plain(Matcher::Prefix(prefix.into())))),
-        (None, Some(like)) => Ok(Some(Form::Like(like))),
-        (None, None) => Ok(None),
+impl FormDoc {
+    /// The form that the object gives, if any.
+    ///
+    /// # Errors
+    /// The object gives several.
+    fn form(self) -> Result<Option<Form>, ()> {
+        match self {
+            Self { prefix: None, like: None, r#match: None } => Ok(None),
+            Self { prefix: Some(prefix), like: None, r#match: None } => {
+                Ok(Some(Form::Plain(Matcher::Prefix(prefix.into()))))
+            }
+            Self { prefix: None, like: Some(like), r#match: None } => Ok(Some(Form::Like(like))),
+            Self { prefix: None, like: None, r#match: Some(regex) } => {
+                Ok(Some(Form::Plain(Matcher::Match(regex))))
+            }
+            Self { .. } => Err(()),
+        }
     }
 }
 
@@ -62,8 +76,9 @@ impl FromNode for Like {
 }
 
 /// The expected forms, for the message about a value that has none of them.
-const WANTED: &str = "a value, \"*\", {\"prefix\": \"...\"}, {\"like\": \"...\"} or {\"not\": ...}";
-const WANTED_FORM: &str = "a value, {\"prefix\": \"...\"} or {\"like\": \"...\"}";
+const WANTED: &str = "a value, \"*\", {\"prefix\": \"...\"}, {\"like\": \"...\"}, {\"match\": \"...\"} or {\"not\": ...}";
+const WANTED_FORM: &str =
+    "a value, {\"prefix\": \"...\"}, {\"like\": \"...\"} or {\"match\": \"...\"}";
 
 impl FromNode for EntryMatcher {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
@@ -76,12 +91,12 @@ impl FromNode for EntryMatcher {
             };
         };
         let noted = at.problem_count();
-        let EntryDoc { prefix, like, not } = EntryDoc::read(node, at)?;
+        let EntryDoc { prefix, like, r#match, not } = EntryDoc::read(node, at)?;
         if at.problem_count() > noted {
             return None;
         }
         let not = not.map_or_else(Vec::new, |list| list.0);
-        match form(prefix, like) {
+        match (FormDoc { prefix, like, r#match }).form() {
             Ok(Some(form)) => Some(Self { form, not }),
             Ok(None) if !not.is_empty() => Some(Self { form: Form::Plain(Matcher::Present), not }),
             _ => at.wrong(node, WANTED),
@@ -92,7 +107,7 @@ impl FromNode for EntryMatcher {
     schema!({
         "type": ["string", "object"], "additionalProperties": false,
         "properties": {
-            "prefix": {"type": "string"}, "like": Like::schema(),
+            "prefix": {"type": "string"}, "like": Like::schema(), "match": Regex::schema(),
             "not": {"type": ["string", "object", "array"]}
         }
     });
@@ -108,11 +123,11 @@ impl FromNode for Form {
             Node::Text(text) => Some(Self::Plain(Matcher::Exact(text.clone().into()))),
             Node::Object(_) => {
                 let noted = at.problem_count();
-                let FormDoc { prefix, like } = FormDoc::read(node, at)?;
+                let doc = FormDoc::read(node, at)?;
                 if at.problem_count() > noted {
                     return None;
                 }
-                form(prefix, like).ok().flatten().or_else(|| at.wrong(node, WANTED_FORM))
+                doc.form().ok().flatten().or_else(|| at.wrong(node, WANTED_FORM))
             }
             _ => at.not_text(node, WANTED_FORM),
         }

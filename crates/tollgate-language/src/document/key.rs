@@ -16,7 +16,7 @@ use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::token::is_token;
 use tollgate_policy::spec::{
     Bounded, CertificateField, CloudflareField, CookieName, HeaderName, KeyForm, KeyPart,
-    KeySource, MAX_ANY_OF, MetadataPath, OwnPrefixes, items, quoted_text,
+    KeySource, MAX_ANY_OF, MetadataPath, OwnPrefixes, Regex, items, quoted_text,
 };
 
 object! {
@@ -31,11 +31,25 @@ object! {
 }
 
 record! {
+    /// The part of a value that is counted.
+    SearchDoc {
+        /// A regular expression: its group, or else all that matches, is counted.
+        r#match: Regex,
+    }
+}
+
+record! {
     /// The key parts that have a name or settings, of which exactly one is set, and the meaning of
     /// several values.
     KeyPartDoc {
         /// The client's address with prefixes of its own.
         client_ip: Option<OwnPrefixes>,
+        /// A part of the host, in normal form.
+        host: Option<SearchDoc>,
+        /// A part of the path, in normal form.
+        path: Option<SearchDoc>,
+        /// A part of the name of the route.
+        route: Option<SearchDoc>,
         /// The value of a header.
         header: Option<HeaderName>,
         /// The value of a cookie.
@@ -61,6 +75,9 @@ record! {
         /// parameter, a path segment, a claim, a descriptor's entry, a value of metadata, a
         /// part of a certificate or a fact of Cloudflare's.
         lower: Option<bool>,
+        /// A regular expression for such a text: its group, or else all that matches, is counted. A
+        /// value without a match counts as missing.
+        r#match: Option<Regex>,
     }
 }
 
@@ -147,6 +164,9 @@ const NOT_ANY_OF: &str = "any_of is for a rule's key, and is not within another;
 const NO_PREFIX: &str =
     "is empty; give it ipv4_prefix or ipv6_prefix, or write \"client_ip\" instead of the object";
 const NOT_SEVERAL: &str = "is for a header, a cookie or a query parameter; leave it out";
+const NO_NAME: &str = "is for a text with a name, such as a header; write {\"host\": {\"match\": \"...\"}} for a host, a path or a route";
+const SEVERAL_GROUPS: &str =
+    "has several groups, and one part of a key is one value; write (?:...) for all but one";
 const NO_TEXT: &str = "is for text, and an address has none; leave it out";
 
 /// The part that a text names.
@@ -181,12 +201,15 @@ impl KeyPartDoc {
     /// The one source among `fields` fields; `None` when there is none or more than one.
     fn source(&self, fields: usize) -> Option<KeySource> {
         let repeated = self.repeated;
-        let settings = usize::from(repeated.is_some()).saturating_add(self.lower.is_some().into());
-        if fields.saturating_sub(settings) != 1 {
+        let settings = [repeated.is_some(), self.lower.is_some(), self.r#match.is_some()];
+        if fields.saturating_sub(settings.into_iter().filter(|is_set| *is_set).count()) != 1 {
             return None;
         }
         Some(match self {
             Self { client_ip: Some(_), .. } => KeySource::ClientIp,
+            Self { host: Some(_), .. } => KeySource::Host,
+            Self { path: Some(_), .. } => KeySource::Path,
+            Self { route: Some(_), .. } => KeySource::Route,
             Self { header: Some(name), .. } => KeySource::Header(name.clone(), repeated),
             Self { cookie: Some(name), .. } => KeySource::Cookie(name.0.clone(), repeated),
             Self { query: Some(name), .. } => KeySource::Query(name.clone(), repeated),
@@ -198,6 +221,13 @@ impl KeyPartDoc {
             Self { client_certificate: Some(field), .. } => KeySource::ClientCertificate(*field),
             _ => return None,
         })
+    }
+
+    /// The expression for a part with a name, or that of a part without one.
+    fn take_regex(&mut self) -> Option<Regex> {
+        let nested = [self.host.take(), self.path.take(), self.route.take()];
+        let nested = nested.into_iter().flatten().next();
+        self.r#match.take().or_else(|| nested.map(|doc| doc.r#match))
     }
 
     /// The form in which the value is counted.
@@ -223,19 +253,28 @@ impl FromNode for KeyPart {
             _ => return at.not_text(node, WANTED),
         };
         let noted = at.problem_count();
-        let doc = KeyPartDoc::read(node, at)?;
+        let mut doc = KeyPartDoc::read(node, at)?;
         if at.problem_count() > noted {
             return None;
         }
         let Some(source) = doc.source(fields) else { return at.wrong(node, WANTED) };
         let form = doc.form();
+        let has_name = source.is_text();
         let may_have_several =
             matches!(source, KeySource::Header(..) | KeySource::Cookie(..) | KeySource::Query(..));
         let (field, problem) = match form {
             KeyForm::Network(own) if own.is_none() => ("client_ip", NO_PREFIX),
             _ if doc.repeated.is_some() && !may_have_several => ("repeated", NOT_SEVERAL),
-            _ if doc.lower.is_some() && !source.is_text() => ("lower", NO_TEXT),
-            _ => return Some(Self { form, ..Self::as_sent(source) }),
+            _ if doc.lower.is_some() && !has_name => ("lower", NO_TEXT),
+            _ if doc.r#match.is_some() && !has_name => ("match", NO_NAME),
+            _ => {
+                let regex = doc.take_regex();
+                let part = Self { form, regex, ..Self::as_sent(source) };
+                if part.can_be_searched() {
+                    return Some(part);
+                }
+                ("match", SEVERAL_GROUPS)
+            }
         };
         at.field(field).problem(problem.into());
         None
@@ -255,7 +294,8 @@ mod tests {
     use crate::json::place::ProblemList;
 
     /// The fields that are not parts with a name.
-    const SETTINGS: [&str; 3] = ["client_ip", "repeated", "lower"];
+    const SETTINGS: [&str; 7] =
+        ["client_ip", "host", "path", "route", "repeated", "lower", "match"];
 
     // Guards: a part that no field of the document results in, a field that results in another
     // part, and a part with a name whose message does not say how to write it.

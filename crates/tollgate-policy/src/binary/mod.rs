@@ -44,6 +44,7 @@ use siphasher::sip::SipHasher13;
 use crate::policy::compiled::Policy;
 use crate::spec::coded::{Coded, shape, variants};
 use crate::spec::policy::PolicySpec;
+use crate::spec::regex::NO_REGEXES;
 use crate::spec::surface::Surface;
 use tollgate_storage::Bytes;
 
@@ -77,6 +78,8 @@ pub enum NotCompiled {
         /// The requested surface.
         wanted: Surface,
     },
+    /// They are a policy with a regular expression, and this build has none.
+    NeedsRegexes,
     /// They are intact, but no document has this content.
     Impossible,
 }
@@ -100,6 +103,7 @@ impl fmt::Display for NotCompiled {
                     "was compiled for the surface \"{compiled_for}\"; compile the policy with --surface {wanted}"
                 )
             }
+            Self::NeedsRegexes => f.write_str(NO_REGEXES),
             Self::Impossible => {
                 f.write_str("contains values that no policy can have; compile the policy again")
             }
@@ -158,14 +162,21 @@ impl Policy {
     /// ```
     pub fn read_compiled(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
         let Whole(rest) = opened(MAGIC, SHAPE, bytes, surface)?;
-        read_last(rest, surface).ok_or(NotCompiled::Impossible)
+        read_last(rest, surface)
     }
 }
 
 /// The policy in `rest`, which must end with it.
-fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Option<Policy> {
+fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Result<Policy, NotCompiled> {
     let spec = PolicySpec::read(&mut rest).filter(|_| rest.0.is_empty());
-    Policy::from_spec(spec?, surface)
+    policy_of(spec.ok_or(NotCompiled::Impossible)?, surface)
+}
+
+fn policy_of(mut spec: PolicySpec, surface: Surface) -> Result<Policy, NotCompiled> {
+    if cfg!(not(feature = "regex")) && spec.count_regexes() > 0 {
+        return Err(NotCompiled::NeedsRegexes);
+    }
+    Policy::from_spec(spec, surface).ok_or(NotCompiled::Impossible)
 }
 
 /// Appends a header, the output of `body`, and the checksum of both.

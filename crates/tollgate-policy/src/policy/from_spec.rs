@@ -35,9 +35,6 @@ impl Policy {
     /// are read from a document or from bytes are.
     #[must_use]
     pub fn from_spec(spec: PolicySpec, surface: Surface) -> Option<Self> {
-        if !spec.is_within_bounds() || spec.longest_value() > surface.longest_value() {
-            return None;
-        }
         let PolicySpec {
             fingerprint,
             public_fingerprint,
@@ -51,7 +48,7 @@ impl Policy {
             rules,
             deny,
             warnings,
-        } = spec;
+        } = spec.checked(surface)?;
         let mut policy = Self {
             rules: Vec::new(),
             groups: groups.into_iter().map(Group::new).collect(),
@@ -121,6 +118,14 @@ fn has_places(policy: &Policy) -> bool {
 }
 
 impl PolicySpec {
+    /// The spec with the programs of its regular expressions; `None` when it exceeds a bound.
+    fn checked(mut self, surface: Surface) -> Option<Self> {
+        let is_within = self.is_within_bounds()
+            && self.longest_value() <= surface.longest_value()
+            && self.compile_regexes();
+        is_within.then_some(self)
+    }
+
     /// Bytes of the longest value that is stored for one key.
     #[must_use]
     pub fn longest_value(&self) -> usize {

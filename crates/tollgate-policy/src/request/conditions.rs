@@ -9,6 +9,8 @@ use crate::policy::index::IndexedBy;
 use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
 use crate::spec::conditions::{Condition, Conditions};
+use crate::spec::descriptor::{Entries, EntryMatcher};
+use crate::spec::regex::MAX_SEARCHED;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::path::{Pattern, all};
 
@@ -83,24 +85,66 @@ impl Condition {
                 let domain = request.facts.domain();
                 domain.is_some_and(|domain| list.iter().any(|d| d.as_bytes() == domain.as_ref()))
             }
-            Self::Descriptor(key, wanted) => {
-                let is_wanted = |value: Cow<'_, [u8]>| wanted.iter().any(|m| m.matches(&value));
-                let mut values = request.values_of(key.as_bytes());
-                match reading {
-                    Reading::Every => values.next().is_some_and(is_wanted) && values.all(is_wanted),
-                    Reading::Any | Reading::Main(..) => values.any(is_wanted),
-                }
-            }
-            Self::Entries(list) => list.iter().any(|wanted| wanted.matches(request.entries())),
-            Self::Beside(list) => {
-                list.iter().any(|wanted| request.beside().any(|other| wanted.matches(other)))
-            }
+            Self::Descriptor(key, wanted) => descriptor_matches(request, key, wanted, reading)?,
+            Self::Entries(list) => entries_match(list, request)?,
+            Self::Beside(list) => beside_matches(list, request)?,
             Self::Asns(list) => {
                 let is_one = |a: &[u8]| list.iter().any(|asn| asn.0 == a);
                 fact_matches(request.asn(), is_one, reading)?
             }
         })
     }
+}
+
+/// True when the values of an entry match.
+///
+/// # Errors
+/// One is too long to be searched.
+fn descriptor_matches<F: Facts>(
+    request: &Request<'_, F>,
+    key: &str,
+    wanted: &[EntryMatcher],
+    reading: Reading,
+) -> Result<bool, Malformed> {
+    let mut values = request.values_of(key.as_bytes());
+    if are_long(request.values_of(key.as_bytes())) && wanted.iter().any(EntryMatcher::has_regex) {
+        return Err(Malformed::Long);
+    }
+    let is_wanted = |value: Cow<'_, [u8]>| wanted.iter().any(|m| m.matches(&value));
+    Ok(match reading {
+        Reading::Every => values.next().is_some_and(is_wanted) && values.all(is_wanted),
+        Reading::Any | Reading::Main(..) => values.any(is_wanted),
+    })
+}
+
+/// True when the descriptor is one of these.
+///
+/// # Errors
+/// A value of it is too long to be searched.
+fn entries_match<F: Facts>(list: &[Entries], request: &Request<'_, F>) -> Result<bool, Malformed> {
+    if are_long(request.entries().map(|entry| entry.value)) && list.iter().any(Entries::have_regex)
+    {
+        return Err(Malformed::Long);
+    }
+    Ok(list.iter().any(|wanted| wanted.matches(request.entries())))
+}
+
+/// True when another descriptor of the request is one of these.
+///
+/// # Errors
+/// A value of one is too long to be searched.
+fn beside_matches<F: Facts>(list: &[Entries], request: &Request<'_, F>) -> Result<bool, Malformed> {
+    if are_long(request.beside().flatten().map(|entry| entry.value))
+        && list.iter().any(Entries::have_regex)
+    {
+        return Err(Malformed::Long);
+    }
+    Ok(list.iter().any(|wanted| request.beside().any(|other| wanted.matches(other))))
+}
+
+/// True when one of these is too long to be searched.
+fn are_long<'v>(mut values: impl Iterator<Item = Cow<'v, [u8]>>) -> bool {
+    values.any(|value| value.len() > MAX_SEARCHED)
 }
 
 fn path_matches<F: Facts>(list: &[Pattern], request: &Request<'_, F>, reading: Reading) -> bool {

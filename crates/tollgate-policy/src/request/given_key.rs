@@ -135,7 +135,7 @@ impl Rule {
         let group = policy.groups.get(usize::from(self.terms.group));
         let of_part = |part: &KeyPart| {
             let About { name, of, .. } = part.source.about();
-            match part.form {
+            let words = match part.form {
                 KeyForm::Network(own) => {
                     let written = |prefix: u32, of: &str| format!(" {of}_prefix {prefix}");
                     let ipv4 = own.ipv4_prefix.map(|own| written(own.0, "ipv4"));
@@ -145,6 +145,10 @@ impl Rule {
                 KeyForm::Lower => format!("{name} {of} lower"),
                 KeyForm::AsSent if of == Of::Only => name.into(),
                 KeyForm::AsSent => format!("{name} {of}"),
+            };
+            match &part.regex {
+                Some(regex) => format!("{words} match {:?}", regex.text()),
+                None => words,
             }
         };
         let words = |item: KeyItem<'_>| match item.parts {
@@ -208,7 +212,7 @@ impl Policy {
         out: &mut Vec<u8>,
     ) -> Result<bool, &'static str> {
         let parts = match item.parts {
-            [part] => return self.write_given_value(rule, part, value, out),
+            [part] => return self.write_given_part(rule, part, value, out),
             parts => parts,
         };
         let (number, value) = value.split_once('=').ok_or(NO_NUMBER)?;
@@ -216,7 +220,28 @@ impl Policy {
         let found = numbered.find(|(_, index)| index.to_string() == number);
         let (part, index) = found.ok_or(NO_NUMBER)?;
         out.push(index);
-        self.write_given_value(rule, part, value, out)
+        self.write_given_part(rule, part, value, out)
+    }
+
+    /// Appends the value of one part; false when no request can have it. With a regular expression
+    /// it is what the expression finds, not a value of a request.
+    ///
+    /// # Errors
+    /// The reason why it is not a value of this part.
+    fn write_given_part(
+        &self,
+        rule: &Rule,
+        part: &KeyPart,
+        value: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, &'static str> {
+        if part.regex.is_none() {
+            return self.write_given_value(rule, part, value, out);
+        }
+        let start = out.len();
+        out.extend_from_slice(value.as_bytes());
+        part.form.apply(out.get_mut(start..).unwrap_or_default());
+        Ok(true)
     }
 
     /// Appends the value of one part as in a request with it; false when no request can have the

@@ -14,6 +14,7 @@ use crate::policy::rule::Rule;
 use crate::request::lazy::Request;
 use crate::spec::key::KeySource;
 use crate::spec::key_item::{KeyForm, KeyItem, KeyPart, items};
+use crate::spec::regex::{MAX_SEARCHED, Regex};
 use tollgate_http_syntax::cookies::write_cookie;
 use tollgate_http_syntax::header::write_header;
 use tollgate_http_syntax::malformed::Malformed;
@@ -151,7 +152,7 @@ pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
 /// Appends the value of one part, in its form; false when it is missing, and nothing is appended.
 ///
 /// # Errors
-/// It has several values, and the mode selects none of them.
+/// It has several values, and the mode selects none of them; or it is too long to be searched.
 pub(crate) fn write_part<F: Facts>(
     part: &KeyPart,
     rule: &Rule,
@@ -166,8 +167,31 @@ pub(crate) fn write_part<F: Facts>(
     }
     let start = out.len();
     let is_there = write_value(&part.source, rule, request, out)?;
+    if let (Some(regex), true) = (&part.regex, is_there)
+        && !keep_match(regex, start, out)?
+    {
+        return Ok(false);
+    }
     part.form.apply(out.get_mut(start..).unwrap_or_default());
     Ok(is_there)
+}
+
+/// Keeps only what `regex` finds of the value from `start` on; false, and nothing of it is left,
+/// when it finds nothing.
+///
+/// # Errors
+/// The value is too long to be searched.
+#[inline(never)] // few keys have one
+fn keep_match(regex: &Regex, start: usize, out: &mut Vec<u8>) -> Result<bool, Malformed> {
+    let value = out.get(start..).unwrap_or_default();
+    if value.len() > MAX_SEARCHED {
+        return Err(Malformed::Long);
+    }
+    let found = regex.part(value);
+    let (from, to) = found.as_ref().map_or((0, 0), |found| (found.start, found.end));
+    out.truncate(start.saturating_add(to));
+    out.drain(start..start.saturating_add(from));
+    Ok(found.is_some())
 }
 
 /// Appends a value in the form in which the request has it; false when it is missing, and nothing

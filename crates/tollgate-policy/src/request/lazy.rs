@@ -107,9 +107,14 @@ impl<'a, F: Facts> Request<'a, F> {
         }
     }
 
+    /// The target of the request.
+    pub(crate) fn target(&self) -> &[u8] {
+        self.target.get_or_init(|| self.facts.target())
+    }
+
     /// The values of the query parameter `name`, still encoded.
     pub(crate) fn query<'q>(&'q self, name: &'q [u8]) -> impl Iterator<Item = &'q [u8]> {
-        let target = self.target.get_or_init(|| self.facts.target());
+        let target = self.target();
         let after_path = target.get(self.path_len..).unwrap_or_default();
         let query = split_once(after_path, b'?').map_or(&[][..], |(_, query)| query);
         let query = query.split(|b| *b == b'#').next().unwrap_or_default();

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::facts::Facts;
 use crate::request::lazy::Request;
+use crate::spec::regex::MAX_SEARCHED;
 use crate::spec::wanted::Matcher;
 use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::header::{credentials, is_credentials, split_scheme};
@@ -38,6 +39,9 @@ pub(crate) fn header_matches(
     reading: Reading,
 ) -> Result<bool, Malformed> {
     let whole = trimmed(value);
+    if value.len() > MAX_SEARCHED && wanted.iter().any(Matcher::is_regex) {
+        return Err(Malformed::Long);
+    }
     let is_wanted = |value: &[u8]| matches_any(wanted, value);
     Ok(match reading {
         Reading::Any => {
@@ -79,6 +83,12 @@ pub(super) fn query_matches<F: Facts>(
         let is_before = |it: &Matcher| it.bytes().iter().copied().le(decoded(value));
         wanted.candidates(is_before).any(|it| it.matches_encoded(value))
     };
+    if request.target().len() > MAX_SEARCHED && wanted.iter().any(Matcher::is_regex) {
+        let lengths = request.query(name).map(<[u8]>::len);
+        if lengths.fold(0, usize::saturating_add) > MAX_SEARCHED {
+            return Err(Malformed::Long);
+        }
+    }
     Ok(match reading {
         Reading::Any => request.query(name).any(is_wanted),
         Reading::Every => {
@@ -124,6 +134,7 @@ impl Matcher {
         let (scheme, rest) = split_scheme(credentials);
         match self {
             Self::Present => true,
+            Self::Match(regex) => regex.is_match(credentials),
             Self::Exact(exact) => {
                 let (wanted, tail) = split_scheme(exact);
                 scheme.eq_ignore_ascii_case(wanted) && rest == tail
@@ -149,6 +160,7 @@ impl Matcher {
                 let mut bytes = decoded(value);
                 prefix.iter().all(|b| bytes.next() == Some(*b))
             }
+            Self::Match(regex) => regex.is_match(&decoded(value).collect::<Vec<_>>()),
         }
     }
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::facts::Entry;
+use crate::spec::regex::Regex;
 use crate::spec::wanted::Matcher;
 
 /// The most entries of one descriptor that a condition names; services see two or three.
@@ -51,6 +52,11 @@ pub enum Form {
 pub struct Like(pub Vec<Vec<u8>>);
 
 impl Entries {
+    /// True when a value is searched.
+    pub(crate) fn have_regex(&self) -> bool {
+        self.0.iter().flat_map(|entry| &entry.wanted).any(EntryMatcher::has_regex)
+    }
+
     /// True when `entries` are exactly these.
     pub fn matches<'e>(&self, mut entries: impl Iterator<Item = Entry<'e>>) -> bool {
         self.0.iter().all(|wanted| entries.next().is_some_and(|entry| wanted.matches(&entry)))
@@ -70,6 +76,17 @@ impl EntryMatcher {
         self.form.matches(value) && !self.not.iter().any(|form| form.matches(value))
     }
 
+    /// Its regular expressions.
+    pub(crate) fn regexes(&mut self) -> impl Iterator<Item = &mut Regex> {
+        [&mut self.form].into_iter().chain(&mut self.not).filter_map(Form::regex)
+    }
+
+    /// True when a value is searched.
+    pub(crate) fn has_regex(&self) -> bool {
+        let is_one = |form: &Form| matches!(form, Form::Plain(Matcher::Match(_)));
+        is_one(&self.form) || self.not.iter().any(is_one)
+    }
+
     /// True when every value matches.
     #[cfg(feature = "explain")]
     pub fn is_any(&self) -> bool {
@@ -78,6 +95,13 @@ impl EntryMatcher {
 }
 
 impl Form {
+    const fn regex(&mut self) -> Option<&mut Regex> {
+        match self {
+            Self::Plain(matcher) => matcher.regex(),
+            Self::Like(_) => None,
+        }
+    }
+
     fn matches(&self, value: &[u8]) -> bool {
         match self {
             Self::Plain(matcher) => matcher.matches(value),

@@ -322,6 +322,11 @@ impl KeySource {
         }
     }
 
+    /// True for text in which a regular expression may be searched for.
+    pub const fn is_searchable(&self) -> bool {
+        self.is_text() || matches!(self, Self::Host | Self::Path | Self::Route)
+    }
+
     /// The meaning of several values, if it differs from that of a policy without any setting.
     pub fn unusual(&self) -> Option<Repeated> {
         match self {

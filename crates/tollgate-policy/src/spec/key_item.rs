@@ -16,6 +16,7 @@ use crate::spec::coded::{fields, variants};
 #[cfg(feature = "explain")]
 use crate::spec::key::Origin;
 use crate::spec::key::{Breadth, KeySource};
+use crate::spec::regex::Regex;
 use crate::spec::scalar::Bounded;
 use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::repeated::Repeated;
@@ -28,10 +29,13 @@ fields! {
         source: KeySource,
         /// The form in which the value is counted.
         form: KeyForm,
+        /// The value is what this finds in it, before it gets its form: the group, or else all that
+        /// matches.
+        regex: Option<Regex>,
         /// The next part of the key is for requests that lack this one: both are parts of an
         /// `any_of`.
         has_alternative: bool,
-    } if |it| match it.form {
+    } if |it| it.can_be_searched() && match it.form {
         KeyForm::AsSent => true,
         KeyForm::Lower => it.source.is_text(),
         KeyForm::Network(own) => it.is_address() && !own.is_none(),
@@ -111,7 +115,7 @@ impl KeyItem<'_> {
     /// Every request has it.
     #[cfg(feature = "explain")]
     pub fn is_always_there(&self) -> bool {
-        self.parts.iter().any(|part| part.source.about().is_always_there)
+        self.parts.iter().any(KeyPart::is_always_there)
     }
 
     /// How many clients may share a value.
@@ -137,7 +141,7 @@ impl KeyItem<'_> {
 impl KeyPart {
     /// The part as requests have it.
     pub const fn as_sent(source: KeySource) -> Self {
-        Self { source, form: KeyForm::AsSent, has_alternative: false }
+        Self { source, form: KeyForm::AsSent, regex: None, has_alternative: false }
     }
 
     /// The same part with its settings: its own, or else those that its name implies, or else
@@ -153,7 +157,17 @@ impl KeyPart {
 
     /// True when it is an item of its own, in the form in which requests have it.
     pub(crate) const fn is_plain(&self) -> bool {
-        !self.has_alternative && matches!(self.form, KeyForm::AsSent)
+        !self.has_alternative && matches!(self.form, KeyForm::AsSent) && self.regex.is_none()
+    }
+
+    /// True when it has no regular expression, or one that selects a part of a text.
+    pub fn can_be_searched(&self) -> bool {
+        self.regex.as_ref().is_none_or(|it| self.source.is_searchable() && it.groups() <= 1)
+    }
+
+    /// True when every request has it.
+    pub fn is_always_there(&self) -> bool {
+        self.regex.is_none() && self.source.about().is_always_there
     }
 
     /// True for the client's address, whose bytes in a key are not text.
@@ -222,6 +236,9 @@ impl fmt::Display for KeyItem<'_> {
 impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.source.fmt(f)?;
+        if let Some(regex) = &self.regex {
+            write!(f, " matching {:?}", regex.text())?;
+        }
         match self.form {
             KeyForm::AsSent => {}
             KeyForm::Lower => f.write_str(" in lower case")?,

@@ -25,6 +25,7 @@ use crate::spec::mode::{Mode, Share};
 use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
 use crate::spec::problem::Problem;
+use crate::spec::regex::Regex;
 use crate::spec::response::{BodyFormat, HeaderGeneration};
 use crate::spec::scalar::{Bounded, HeaderName, MAX_WAIT, Method, Name};
 use crate::spec::scope::{MAX_NODES, Scope};
@@ -101,7 +102,7 @@ variants!(Condition {
 } if |condition| condition.alternatives() > 0);
 
 variants!(Host { 0 => Exact(name: Vec<u8>), 1 => Suffix(name: Vec<u8>), } if |host| host.is_normal());
-variants!(Matcher { 0 => Present, 1 => Exact(value: Vec<u8>), 2 => Prefix(value: Vec<u8>), });
+variants!(Matcher { 0 => Present, 1 => Exact(value: Vec<u8>), 2 => Prefix(value: Vec<u8>), 3 => Match(regex: Regex), });
 variants!(Segment { 0 => Literal(bytes: Vec<u8>), 1 => Any, 2 => Capture(name: String), });
 fields!(Pattern { segments: Vec<Segment>, rest: bool, } if |pattern| pattern.is_normal());
 

@@ -10,6 +10,7 @@ use core::cmp::Ordering;
 #[cfg(feature = "explain")]
 use core::fmt;
 
+use crate::spec::regex::Regex;
 use tollgate_http_syntax::alternatives::Alternative;
 use tollgate_http_syntax::authority::write_host;
 use tollgate_http_syntax::token::is_token;
@@ -54,6 +55,8 @@ pub enum Matcher {
     Exact(Vec<u8>),
     /// A value that begins with these bytes.
     Prefix(Vec<u8>),
+    /// A value in which this regular expression matches anywhere.
+    Match(Regex),
 }
 
 impl Matcher {
@@ -63,17 +66,32 @@ impl Matcher {
             Self::Present => true,
             Self::Exact(exact) => value == exact,
             Self::Prefix(prefix) => value.starts_with(prefix),
+            Self::Match(regex) => regex.is_match(value),
         }
     }
 }
 
 impl Matcher {
-    /// The bytes that a value is compared with; empty when any value matches.
+    /// The bytes that a value is compared with; empty when any value matches, or a regular
+    /// expression decides.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Self::Present => &[],
+            Self::Present | Self::Match(_) => &[],
             Self::Exact(bytes) | Self::Prefix(bytes) => bytes,
         }
+    }
+
+    /// Its regular expression.
+    pub(crate) const fn regex(&mut self) -> Option<&mut Regex> {
+        match self {
+            Self::Match(regex) => Some(regex),
+            Self::Present | Self::Exact(_) | Self::Prefix(_) => None,
+        }
+    }
+
+    /// True when a value is searched.
+    pub const fn is_regex(&self) -> bool {
+        matches!(self, Self::Match(_))
     }
 }
 
@@ -137,6 +155,7 @@ impl fmt::Display for Matcher {
             Self::Present => f.write_str("*"),
             Self::Exact(value) => write!(f, "\"{}\"", String::from_utf8_lossy(value)),
             Self::Prefix(value) => write!(f, "\"{}...\"", String::from_utf8_lossy(value)),
+            Self::Match(regex) => write!(f, "matching {:?}", regex.text()),
         }
     }
 }
