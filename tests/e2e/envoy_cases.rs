@@ -20,6 +20,9 @@ fn every_case_in_the_module() {
     let (mut events, mut refused) = (0, 0);
     for number in 0..cases() {
         let case = Case::new(number);
+        if case.needs_regexes() {
+            continue; // `envoy_compiled` tests that the usual module refuses it
+        }
         let shared = Shared::default();
         let booted_at_ns = case.start_ms * MS - UPTIME_NS;
         let machine = (booted_at_ns, UPTIME_NS);

@@ -83,7 +83,9 @@ fn origin(status: u16) -> Value {
 
 #[test]
 fn every_case_in_a_real_envoy() {
-    let all: Vec<Case> = (0..cases_of_servers()).map(Case::new).collect();
+    // The usual module has no regular expressions.
+    let all = (0..cases_of_servers()).map(Case::new).filter(|case| !case.needs_regexes());
+    let all: Vec<Case> = all.collect();
     let mut listeners: Vec<Listener> = all.iter().map(listener).collect();
     listeners.push(bell());
     let mut setup = Setup::new(1, listeners);

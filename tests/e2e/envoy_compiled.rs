@@ -97,6 +97,22 @@ fn what_is_no_policy_of_this_module_is_refused_in_words() {
     assert!(said.contains("rules[0].scope: \"fleet\" needs an authority"), "{said}");
 }
 
+// Guards: a policy that is enforced without its regular expressions.
+#[test]
+fn a_regular_expression_is_refused_by_name() {
+    const WHY: &str = "needs regular expressions, which this module does not have; use one that is built with them";
+    let expression = json!({"match": "^a$"});
+    let mut searched = policy(1);
+    searched["rules"][0]["when"] = json!({"headers": {"x-a": expression}});
+    let said = refusal(&bytes(&plugin(&searched)));
+    assert_eq!(said, format!("tollgate: the compiled policy {WHY}"));
+    if reads_documents() {
+        let said = refusal(searched.to_string().as_bytes());
+        assert!(said.contains("rules[0].when.headers.x-a.match: \"^a$\""), "{said}");
+        assert!(said.contains(WHY), "{said}");
+    }
+}
+
 #[test]
 fn a_document_is_read_or_refused_with_what_to_do() {
     for configuration in [policy(1).to_string(), json!({"policy": policy(1)}).to_string()] {

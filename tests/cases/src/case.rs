@@ -10,6 +10,7 @@ use tollgate_policy::ResponseFacts;
 use tollgate_test_support::Random;
 
 use crate::policies::{self, ACTUAL};
+use crate::regexes;
 use crate::requests::{self, Request};
 
 /// The number of cases, unless the environment sets another.
@@ -97,6 +98,11 @@ impl Case {
             let end_ms = end_at.since(Timestamp::ZERO).as_millis_ceil();
             start_ms = end_ms - others.below(30 * written.window_ms);
         }
+        let searches = number % 8 == 7;
+        let mut searched = Random::new(0x7011_6a7e_0003_0000 | u64::from(number));
+        if searches {
+            regexes::add_regexes(&mut written.document, &mut searched);
+        }
         let event = |_| {
             let step_ms = step_ms(&mut random, &written);
             let mut request = requests::request(&mut random);
@@ -106,6 +112,9 @@ impl Case {
             if number % 4 == 2 {
                 request.add_limit(&mut limits);
             }
+            if searches {
+                request.lengthen(&mut searched);
+            }
             // gRPC reports errors in its own status, never in that of HTTP.
             let statuses: &[u16] =
                 if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
@@ -114,6 +123,13 @@ impl Case {
         };
         let events = (0..EVENTS).map(event).collect();
         Self { number, policy: written.document, start_ms, wavers: written.wavers, events }
+    }
+}
+
+impl Case {
+    /// True when its policy has regular expressions, which not every module of the filter has.
+    pub fn needs_regexes(&self) -> bool {
+        self.policy.to_string().contains("\"match\"")
     }
 }
 

@@ -66,6 +66,10 @@ impl Coverage {
             self.count("deny, unless", !rule["unless"].is_null());
             return;
         }
+        let searches = |what: &Value| what.to_string().contains("\"match\"");
+        self.count(&format!("key match {said}"), searches(&rule["key"]));
+        self.count(&format!("when match {said}"), searches(&rule["when"]));
+        self.count(&format!("tier match {said}"), searches(&rule["tiers"]));
         for quota in rule["quotas"].as_array().into_iter().flatten() {
             let algorithm = quota["algorithm"].as_str().unwrap_or_default();
             self.count(&format!("{algorithm} {said}"), true);
@@ -79,7 +83,8 @@ impl Coverage {
             self.count("burst", !quota["burst"].is_null());
         }
         for part in rule["key"].as_array().into_iter().flatten() {
-            let name = match part.as_object().and_then(|object| object.keys().next()) {
+            let is_part = |name: &&String| *name != "match";
+            let name = match part.as_object().and_then(|it| it.keys().find(is_part)) {
                 Some(name) => name,
                 None => part.as_str().unwrap_or_default(),
             };

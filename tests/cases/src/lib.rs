@@ -35,6 +35,7 @@ pub mod limits;
 mod packed;
 mod policies;
 mod reference;
+mod regexes;
 mod requests;
 mod seen;
 mod transcript;

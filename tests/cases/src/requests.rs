@@ -259,6 +259,14 @@ impl Request {
         }
     }
 
+    /// Sometimes makes a value too long to be searched, or as long as one may be.
+    pub(crate) fn lengthen(&mut self, random: &mut Random) {
+        let value = self.headers.iter_mut().find(|(name, _)| *name == "x-key");
+        if let Some((_, value)) = value.filter(|_| random.chance(4)) {
+            *value = "l".repeat(*random.pick(&[2047, 2048, 2049, 3000]));
+        }
+    }
+
     /// Mostly brings a limit with it.
     pub(crate) fn add_limit(&mut self, random: &mut Random) {
         for percent in [75, 5] {
