@@ -108,14 +108,14 @@ fn a_dry_run_says_that_it_looks_at_no_entries_of_tenants() {
     let (dry, plain, tenants) = ("admin/policy?dry_run", with(""), with(r#""tenant": "host","#));
     let is_of = |found: &[String], what: &str| {
         found.len() == 1
-            && found[0].starts_with("entries of tenants are not looked at")
+            && found[0].starts_with("entries of tenants are not checked")
             && found[0].contains(what)
     };
     assert_eq!(warned(dry, &plain), [""; 0]);
     assert!(is_of(&warned(dry, &tenants), "without_effect"));
     assert_eq!(warned("admin/policy", &tenants), [""; 0], "what is done is done");
     assert!(is_of(&warned(dry, &tenants), "without_effect"));
-    assert!(is_of(&warned(dry, &plain), "all that there are stay"));
+    assert!(is_of(&warned(dry, &plain), "all of them stay"));
 }
 
 #[test]
