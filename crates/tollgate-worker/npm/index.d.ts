@@ -53,11 +53,11 @@ export interface CheckRequest {
   country?: string;
   /** Each value is one line of text. */
   headers?: Record<string, string>;
-  /** As the client named it; goes before a host among the headers. */
+  /** As the client sent it; it takes precedence over a host in the headers. */
   host?: string;
   /** Of the response, for a report; without it this asks for a decision. */
   response_status?: number;
-  /** The cost may turn out otherwise: the answer is to have an id for settle. Needs the secret HASH_KEY. */
+  /** The final cost may differ: the response then has an id for settle. Needs the secret HASH_KEY. */
   settle?: boolean;
 }
 
@@ -67,9 +67,9 @@ export interface CheckBatch {
 
 export interface CheckAnswer {
   decision: "allow" | "deny" | "delay";
-  /** Copy these onto the response. */
+  /** Add these to the response. */
   headers: Record<string, string>;
-  /** When the request would be let through; null when it is, or when that is not said. */
+  /** When the request would be allowed; null when it is, or when that is not known. */
   retry_after_ms: number | null;
   rules: {
     name: string;
@@ -81,28 +81,28 @@ export interface CheckAnswer {
   body?: string;
   /** With deny; null when there is no body. */
   content_type?: string | null;
-  /** With delay: let the request go on after so long. Its place is taken. */
+  /** With delay: forward the request after this time. Its place is taken. */
   delay_ms?: number;
-  /** No quota refuses, but a count cannot be read. */
+  /** No quota denies, but a count cannot be read. */
   failure?: true;
   grpc?: {
     message: string;
     status: number;
   };
-  /** Where settle was asked for, unless with deny: valid for 10 minutes, for this deployment. Keep it from clients. */
+  /** If settle was requested, unless with deny: valid for 10 minutes, for this deployment. Keep it from clients. */
   id?: string;
-  /** Unless with deny: rules count the request until POST /check/done says that it has ended. */
+  /** Unless with deny: rules count the request until POST /check/done reports its end. */
   in_flight?: {
     /** For POST /check/renew and POST /check/done. Keep it from clients. */
     id: string;
-    /** Confirm the request after so long, if it still runs: a third of the shortest max_age. */
+    /** Confirm the request after this time, if it still runs: a third of the shortest max_age. */
     renew_after_ms: number;
   };
   /** Ask again with response_status once the status is known. */
   report?: "response_status";
-  /** Set these on the request that goes on. */
+  /** Set these on the forwarded request. */
   request_headers?: Record<string, string>;
-  /** With deny: of the response that the policy gives. */
+  /** With deny: the status of the policy's response. */
   status?: number;
 }
 
@@ -116,14 +116,14 @@ export interface CheckAnswers {
 
 /** The cost is settled, now or by an earlier call. */
 export interface Settled {
-  /** What is charged of it: more than the cost where nothing could be given back; null where no rule that names a cost counted the request. */
+  /** The charge: above the cost where nothing could be given back; null where no rule with a cost counted the request. */
   charged: number | null;
-  /** As it was asked for. */
+  /** The reported cost. */
   cost: number;
   result: "settled";
 }
 
-/** It was settled before at another cost, which stands. */
+/** It was settled before at another cost, which remains. */
 export interface SettledOtherwise {
   /** That cost. */
   cost: number;
@@ -137,24 +137,24 @@ export interface SettleExpired {
 
 /** The request is counted for another max_age. */
 export interface Renewed {
-  /** Use it from now on; if this answer is lost, the earlier one. */
+  /** Use it from now on; if this response is lost, use the earlier one. */
   id: string;
-  /** Confirm the request after so long, if it still runs. */
+  /** Confirm the request after this time, if it still runs. */
   renew_after_ms: number;
   result: "renewed";
 }
 
-/** Nothing counts the request any more: it has ended, or was confirmed too late. Let it go on, and confirm it no more. */
+/** Nothing counts the request any more: it has ended, or was confirmed too late. Let it run, and stop confirming it. */
 export interface InFlightExpired {
   result: "expired";
 }
 
-/** Nothing counts the request any more, now or since earlier. */
+/** Nothing counts the request any more, from now or from earlier. */
 export interface Done {
   result: "done";
 }
 
-/** RFC 9457. type stays the same; detail and errors are for people. */
+/** RFC 9457. type is stable; detail and errors are for people. */
 export interface Problem {
   detail: string;
   status: number;
