@@ -1,4 +1,5 @@
-//! The parts of a request, read as HTTP defines them: paths, addresses, hosts, values, cookies.
+//! The parts of a request, read as HTTP defines them: paths, addresses, hosts, values, cookies; and
+//! the numbers in a response's JSON.
 //!
 //! Invariant: nothing here depends on policies or documents, and nothing fails on any bytes. A
 //! value with several readings is reported as such ([`Malformed`](malformed::Malformed)), never
@@ -8,6 +9,10 @@
 
 extern crate alloc;
 
+pub mod json_body;
+mod event_stream;
+mod json_text;
+pub mod json_pointer;
 pub mod forwarded;
 pub mod cookies;
 pub mod query;
