@@ -4,8 +4,8 @@
 //! These are our own and not the SDK's, because its dispatcher panics on a context that it does not
 //! know. A host does call about such contexts: when a client leaves before its response, the host
 //! passes the response to a context that was deleted. Invariant: no export traps, whatever the host
-//! calls, in any order, about any context. `exports.txt` names the exports of the shipped module:
-//! every callback costs each request some time.
+//! calls, in any order, about any context. `exports.txt` names the exports of the shipped modules,
+//! and `exports_full.txt` those of the full one alone: every callback costs each request some time.
 #![allow(
     unsafe_code,
     reason = "a name that the host calls and memory that it takes are unsafe by nature"
@@ -78,6 +78,22 @@ pub extern "C" fn proxy_on_request_headers(stream: u32, _count: u32, _end: u32) 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_response_headers(stream: u32, _count: u32, _end: u32) -> u32 {
     filter((), |filter| filter.on_response_headers(stream));
+    Flow::Continue.number()
+}
+
+/// A piece of the response's body, of `len` bytes.
+#[cfg(feature = "body")]
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_response_body(stream: u32, len: usize, is_last: u32) -> u32 {
+    filter((), |filter| filter.on_response_body(stream, len, is_last != 0));
+    Flow::Continue.number()
+}
+
+/// The response's trailers.
+#[cfg(feature = "body")]
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_response_trailers(stream: u32, _count: u32) -> u32 {
+    filter((), |filter| filter.on_response_trailers(stream));
     Flow::Continue.number()
 }
 

@@ -34,7 +34,9 @@ const INTERNAL_FAILURE: u32 = 10;
 
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
+const RESPONSE_TRAILERS: u32 = 3;
 const CALL_RESPONSE_HEADERS: u32 = 6;
+const RESPONSE_BODY: u32 = 1;
 const CALL_RESPONSE_BODY: u32 = 4;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const HTTP_REQUEST: u32 = 0;
@@ -49,6 +51,7 @@ pub struct Host;
 
 impl Proxy for Host {
     const READS_DOCUMENTS: bool = cfg!(feature = "document");
+    const READS_BODIES: bool = cfg!(feature = "body");
     fn monotonic(&self) -> Option<Timestamp> {
         host_clock::monotonic()
     }
@@ -73,7 +76,7 @@ impl Proxy for Host {
     }
 
     fn configuration(&self, len: usize) -> Vec<u8> {
-        buffer(PLUGIN_CONFIGURATION, len)
+        buffer(PLUGIN_CONFIGURATION, 0, len)
     }
 
     fn plugin_scope(&self) -> Vec<u8> {
@@ -116,6 +119,14 @@ impl Proxy for Host {
 
     fn response_headers(&self) -> Option<Vec<u8>> {
         headers(RESPONSE_HEADERS)
+    }
+
+    fn response_body(&self, from: usize, len: usize) -> Vec<u8> {
+        buffer(RESPONSE_BODY, from, len)
+    }
+
+    fn response_trailers(&self) -> Option<Vec<u8>> {
+        headers(RESPONSE_TRAILERS)
     }
 
     fn enter(&self, id: u32) -> bool {
@@ -266,7 +277,7 @@ impl Calls for Host {
     }
 
     fn answer_body(&self, len: usize) -> Vec<u8> {
-        buffer(CALL_RESPONSE_BODY, len)
+        buffer(CALL_RESPONSE_BODY, 0, len)
     }
 }
 
@@ -280,10 +291,10 @@ fn log(level: u32, text: &str) {
     let _ = unsafe { proxy_log(level, text.as_ptr(), text.len()) };
 }
 
-/// The first `len` bytes of one of the host's buffers.
-fn buffer(kind: u32, len: usize) -> Vec<u8> {
+/// At most `len` bytes of one of the host's buffers, from its byte `from` on.
+fn buffer(kind: u32, from: usize, len: usize) -> Vec<u8> {
     // SAFETY: `returned` passes pointers to live variables.
-    returned(|bytes, got| unsafe { proxy_get_buffer_bytes(kind, 0, len, bytes, got) })
+    returned(|bytes, got| unsafe { proxy_get_buffer_bytes(kind, from, len, bytes, got) })
         .unwrap_or_default()
 }
 

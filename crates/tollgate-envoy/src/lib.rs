@@ -2,7 +2,7 @@
 //!
 //! `abi` is what Envoy calls; `host`, `host_clock` and `host_metrics` make every call to Envoy;
 //! `memory` counts what is taken. All of it exists in the wasm build alone. `exports.txt` lists
-//! what the module exports: every exported callback costs 0.25 to 0.5 us per request, so the build
+//! what a module exports: every exported callback costs 0.25 to 0.5 us per request, so the build
 //! strips the others.
 //!
 //! Invariant: nothing in here can trap on any input. Deliberately not here: what the filter does.

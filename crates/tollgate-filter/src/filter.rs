@@ -28,6 +28,8 @@ use crate::request::in_flight::InFlight;
 use crate::request::pending_response::PendingResponse;
 use crate::root::{Root, with};
 
+mod bodies;
+
 /// The most requests whose turn is taken in one call of the timer. The host handles the response to
 /// each denial inside that of the one before, so 400 of them overflow the stack of its thread; the
 /// rest have their turn a millisecond later.
@@ -109,7 +111,7 @@ impl<H: Proxy> Filter<H> {
         let host = &self.host;
         let scope = host.plugin_scope();
         let read = if H::READS_DOCUMENTS { Config::compile } else { Config::read_compiled };
-        let config = read(&host.configuration(len), &scope)?;
+        let config = read(&host.configuration(len), &scope)?.for_module(H::READS_BODIES)?;
         let (config, follower) = Follower::begin(host, config, scope, &root.counters);
         let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.counters);
         Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))

@@ -91,7 +91,7 @@ impl Hostile {
 fn any_call(filter: &Filter<Hostile>, random: &Numbers) {
     let id = u32::try_from(random.below(IDS)).unwrap();
     let other = u32::try_from(random.below(IDS / 3)).unwrap();
-    match random.below(20) {
+    match random.below(24) {
         0 => filter.on_context_create(id, 0),
         1..=3 => filter.on_context_create(id, other),
         4 => drop(filter.on_configure(id, 100)),
@@ -100,6 +100,8 @@ fn any_call(filter: &Filter<Hostile>, random: &Numbers) {
         11..=13 => filter.on_tick(id),
         14 => filter.on_tick(other),
         15..=16 => filter.on_call_answered(other, id % 4, 100),
+        17..=19 => filter.on_response_body(id, 30, random.one_in(3)),
+        20 => filter.on_response_trailers(id),
         _ => filter.on_delete(id),
     }
 }
@@ -298,7 +300,26 @@ impl Proxy for Hostile {
             let cost = costs[usize::try_from(self.0.random.below(7)).unwrap()];
             pairs.push("x-tokens", cost.as_bytes());
         }
+        match self.0.random.below(4) {
+            0 => pairs.push("content-type", b"text/event-stream"),
+            1 => pairs.push("content-encoding", b"gzip"),
+            _ => pairs.push("content-type", b"application/json"),
+        }
         Some(pairs.finish())
+    }
+
+    fn response_body(&self, _from: usize, len: usize) -> Vec<u8> {
+        match self.0.random.below(4) {
+            _ if self.fails() => self.junk(),
+            0 => b"{\"n\": 3, \"s\": \"".into(),
+            1 => b"\"}".into(),
+            2 => b"data: {\"n\": 7}\n\n".into(),
+            _ => vec![b'a'; len],
+        }
+    }
+
+    fn response_trailers(&self) -> Option<Vec<u8>> {
+        self.response_headers()
     }
 
     fn request_bytes(&self) -> usize {
@@ -352,6 +373,10 @@ fn policies() -> Vec<String> {
         rule(&format!(
             r#"{}, "cost": {{"estimate": 2, "max": 6, "actual": {{"header": "x-tokens"}}, "on_status": {{"4xx": 0}}}}"#,
             quota("token-bucket")
+        )),
+        rule(&format!(
+            r#"{}, "cost": {{"estimate": 2, "max": 6, "actual": {{"json": ["/n"], "identity": true}}}}"#,
+            quota("gcra")
         )),
         rule(&format!(
             r#"{}, "cost": {{"estimate": 2, "max": 6, "actual": "bytes"}}"#,

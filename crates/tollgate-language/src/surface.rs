@@ -48,6 +48,10 @@ pub(crate) struct Traits {
     pub(crate) no_response: Option<&'static str>,
     /// The error for a cost that the metadata of the response shows there.
     pub(crate) no_response_metadata: Option<&'static str>,
+    /// The error for a cost in the body of a response there.
+    pub(crate) no_response_body: Option<&'static str>,
+    /// The warning for such a cost there: what reads it.
+    pub(crate) reads_body: Option<&'static str>,
     /// The warning for such a limit there: what callers have to do.
     pub(crate) ends_reported: Option<&'static str>,
     /// There is one count for all clients, whatever the scope.
@@ -90,6 +94,11 @@ const ENVOY: Traits = Traits {
     no_fleet: None,
     no_response: None,
     no_response_metadata: None,
+    no_response_body: None,
+    reads_body: Some(
+        "is in the body of the response, which the module tollgate-envoy-full.wasm alone reads: tollgate-envoy.wasm and \
+         tollgate-envoy-slim.wasm refuse this policy",
+    ),
     ends_reported: None,
     is_one_node: false,
 };
@@ -122,6 +131,11 @@ const WORKER: Traits = Traits {
     ),
     no_fleet: None,
     no_response: None,
+    no_response_body: Some(
+        "is in the body of the response, which the Worker passes on unread; Envoy's module tollgate-envoy-full.wasm does, or use \
+         {\"header\": name}",
+    ),
+    reads_body: None,
     no_response_metadata: Some(
         "exists in Envoy only; a Worker has no filters that set it: use {\"header\": name}, \"bytes\" or \"duration\"",
     ),
@@ -155,6 +169,8 @@ const LIBRARY: Traits = Traits {
     ),
     no_response: None,
     no_response_metadata: None,
+    no_response_body: None,
+    reads_body: None,
     ends_reported: None,
     is_one_node: false,
 };
@@ -192,6 +208,8 @@ const SERVER: Traits = Traits {
          auth, the rate limit service and callers that report no cost",
     ),
     no_response_metadata: None,
+    no_response_body: None,
+    reads_body: None,
     ends_reported: Some(
         "is for callers of POST /check: they confirm a request in flight by POST /check/renew and end it by POST /check/done; \
          a server with ext_authz, forward auth or the rate limit service among its protocols does not start with it",

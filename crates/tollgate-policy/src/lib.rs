@@ -94,6 +94,7 @@ pub use decimal::{decimal, whole_number};
 pub use denials::{Denials, FRESH};
 pub use facts::{CertificateField, CloudflareField, Entry, Facts, RequestedLimit};
 pub use pipeline::applied::SettledCharge;
+pub use pipeline::body_scan::BodyScan;
 pub use pipeline::in_flight::CONFIRMED_AFTER;
 pub use pipeline::key_hashes::pk_text;
 pub use pipeline::memory::PlanMemory;

@@ -1,8 +1,14 @@
 //! Costs that the response shows: an estimate is held from the request on, and each quota settles
 //! it at what the response used.
 
+use std::borrow::Cow;
+
 use tollgate_core::Timestamp;
-use tollgate_policy::{Disposition, Ending, Failure, Plan, SettledCharge, UnknownCost};
+use tollgate_policy::spec::JsonCost;
+use tollgate_policy::{
+    ActualUnits, BodyScan, Disposition, Ending, Failure, Plan, ResponseFacts, SettledCharge,
+    UnknownCost,
+};
 use tollgate_storage::{Counts, Settlement};
 
 use crate::support::{Ended, Head, Random, Request, Surfaced, Tokens};
@@ -366,4 +372,190 @@ fn each_rule_is_settled_when_its_cost_is_known() {
     let remaining: Vec<u64> =
         outcome.decisions().map(|decision| decision.quotas[0].remaining).collect();
     assert_eq!(remaining, [100 - 7 - 10, 200 - 50 - 20, 300 - 1]);
+}
+
+/// A response whose body is read while it passes.
+struct Response<'a> {
+    headers: &'a [(&'a str, &'a str)],
+    scan: Option<&'a BodyScan>,
+    trailers: Option<&'a [(&'a str, &'a str)]>,
+    has_ended: bool,
+}
+
+impl<'a> Response<'a> {
+    /// The end of the body, without trailers.
+    const fn tail(scan: &'a BodyScan) -> Self {
+        Self { headers: &[], scan: Some(scan), trailers: Some(&[]), has_ended: false }
+    }
+}
+
+impl ResponseFacts for Response<'_> {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let fields = self.trailers.unwrap_or(self.headers).iter();
+        let mut found = fields.filter(|(it, _)| *it == name).map(|(_, value)| value.as_bytes());
+        found.next().map(Cow::Borrowed)
+    }
+
+    fn json(&self, cost: &JsonCost) -> Option<ActualUnits> {
+        self.scan?.units(cost)
+    }
+
+    fn may_have_trailers(&self) -> bool {
+        self.trailers.is_none()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}
+
+/// What is settled of a response with these headers and this body.
+fn settled_by_body(
+    surface: &mut Surfaced,
+    headers: &[(&str, &str)],
+    body: &[u8],
+    is_whole: bool,
+) -> ActualUnits {
+    surface.plan = sent(surface, START).unwrap();
+    let head = Response { headers, scan: None, trailers: None, has_ended: false };
+    assert!(!surface.end_with(OK, &head, START), "nothing is known yet");
+    let mut scan = surface.plan.body_scan(&surface.policy, &head).expect("the body is read");
+    body.chunks(7).for_each(|chunk| scan.push(chunk));
+    surface.end_with(OK, &Response::tail(&scan), START);
+    assert!(surface.plan.settled_costs().is_empty(), "it has not ended");
+    scan.end(is_whole);
+    scan.end(!is_whole);
+    assert!(!scan.is_open());
+    surface.end_with(OK, &Response::tail(&scan), START);
+    assert!(!surface.plan.is_deferred());
+    surface.plan.settled_costs()[0].actual
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+#[test]
+fn a_body_in_json_shows_its_cost() {
+    let by = r#"{"json": ["/usage/in", "/usage/out"], "weights": [1, 6]}"#;
+    let stream = ("content-type", "Text/Event-Stream; charset=utf-8");
+    let usage = br#"{"usage": {"in": 5, "out": 3}}"#;
+    let events = b"data: {\"usage\": {\"in\": 5, \"out\": 3}}\n\ndata: {\"usage\": {\"out\": 4}}\n\ndata: [DO";
+    let other = Err(UnknownCost::ContentType);
+    for (headers, body, is_whole, actual) in [
+        (&[JSON][..], &usage[..], true, Ok(23)),
+        (&[JSON], br#"{"usage": {"in": 5, "out": 1000}}"#, true, Ok(60)),
+        (&[JSON], br#"{"usage": {"in": 0, "out": 0}}"#, true, Ok(0)),
+        (&[JSON], br#"{"usage": {"in": 1e2, "out": 1}}"#, true, Err(UnknownCost::Unreadable)),
+        (&[JSON], br#"{"usage": {"in": 5}}"#, true, Err(UnknownCost::Absent)),
+        (
+            &[JSON],
+            br#"{"usage": {"in": 5, "in": 6, "out": 1}}"#,
+            true,
+            Err(UnknownCost::Conflicting),
+        ),
+        (&[JSON], &usage[..29], false, Err(UnknownCost::Incomplete)),
+        (&[JSON], &usage[..29], true, Err(UnknownCost::Incomplete)),
+        (&[JSON], b"", true, Err(UnknownCost::Absent)),
+        (&[stream], &events[..], true, Ok(29)),
+        (&[stream], &events[..], false, Ok(29)),
+        (&[stream], &events[..9], false, Err(UnknownCost::Absent)),
+        (&[JSON, ("content-encoding", "gzip")], &usage[..], true, Err(UnknownCost::Compressed)),
+        (
+            &[JSON, ("content-encoding", "identity, br")],
+            &usage[..],
+            true,
+            Err(UnknownCost::Compressed),
+        ),
+        (&[JSON, ("content-encoding", " Identity")], &usage[..], true, Ok(23)),
+        (&[], &usage[..], true, other),
+        (&[("content-type", "text/html")], &usage[..], true, other),
+        (&[("content-type", "application/json, text/event-stream")], &usage[..], true, other),
+    ] {
+        let mut surface = budget_by(by);
+        let settled = settled_by_body(&mut surface, headers, body, is_whole);
+        assert_eq!(settled, actual, "{headers:?} {}", body.escape_ascii());
+        assert_eq!(left(&mut surface, START), 100 - actual.unwrap_or(10));
+    }
+}
+
+#[test]
+fn a_body_that_nothing_reads_is_not_scanned() {
+    let plain = [JSON];
+    let head = Response { headers: &plain, scan: None, trailers: None, has_ended: false };
+    for (actual, ending, is_read) in [
+        (r#""bytes""#, OK, false),
+        (r#"{"header": "x-tokens"}"#, OK, false),
+        (r#"{"json": ["/n"]}"#, OK, true),
+        (r#"{"json": ["/n"]}"#, Ending::Response(503), false),
+        (r#"{"json": ["/n"]}"#, Ending::Disconnect, false),
+    ] {
+        let mut surface = budget_by(actual);
+        surface.plan = sent(&mut surface, START).unwrap();
+        surface.end_with(ending, &head, START);
+        assert_eq!(surface.plan.body_scan(&surface.policy, &head).is_some(), is_read, "{actual}");
+    }
+}
+
+// Guards: bytes that are missing in the middle, after which the rest would read as valid.
+#[test]
+fn a_body_with_a_gap_shows_nothing() {
+    let mut surface = budget_by(r#"{"json": ["/n"]}"#);
+    surface.plan = sent(&mut surface, START).unwrap();
+    let head = Response { headers: &[JSON], scan: None, trailers: None, has_ended: false };
+    surface.end_with(OK, &head, START);
+    let mut scan = surface.plan.body_scan(&surface.policy, &head).unwrap();
+    scan.push(b"{\"n\": 1");
+    scan.fail();
+    scan.push(b"}");
+    scan.end(true);
+    let tail = Response { headers: &[], scan: Some(&scan), trailers: Some(&[]), has_ended: true };
+    surface.end_with(OK, &tail, START);
+    assert_eq!(surface.plan.settled_costs()[0].actual, Err(UnknownCost::Incomplete));
+}
+
+#[test]
+fn a_header_may_be_a_trailer() {
+    let shown = [("x-tokens", "25")];
+    let other = [("x-tokens", "40")];
+    for (headers, trailers, actual) in [
+        (&shown[..], &other[..], Ok(25)),
+        (&[], &other[..], Ok(40)),
+        (&[], &[], Err(UnknownCost::Absent)),
+        (&[("x-tokens", "many")], &other[..], Err(UnknownCost::Unreadable)),
+    ] {
+        let mut surface = budget_by(r#"{"header": "x-tokens"}"#);
+        surface.plan = sent(&mut surface, START).unwrap();
+        let head = Response { headers, scan: None, trailers: None, has_ended: false };
+        surface.end_with(OK, &head, START);
+        if surface.plan.awaits_end() {
+            let trailers = Some(trailers);
+            let tail = Response { headers: &[], scan: None, trailers, has_ended: false };
+            surface.end_with(OK, &tail, START);
+        }
+        assert_eq!(surface.plan.settled_costs()[0].actual, actual);
+        assert!(!surface.plan.is_deferred());
+    }
+}
+
+#[test]
+fn the_origin_is_asked_for_a_plain_body_where_a_rule_wants_that() {
+    let rule = |name: &str, mode: &str, identity: &str| {
+        format!(
+            r#"{{"name": "{name}", "key": [], "mode": "{mode}",
+                "cost": {{"estimate": 10, "max": 60, "actual": {{"json": ["/n"]{identity}}}}},
+                "quotas": [{{"limit": 100, "window": "1h"}}]}}"#
+        )
+    };
+    let identity = r#", "identity": true"#;
+    for (rules, marks) in [
+        (vec![rule("a", "enforce", "")], 0),
+        (vec![rule("a", "enforce", identity)], 1),
+        (vec![rule("a", "shadow", identity)], 1),
+        (vec![rule("a", "enforce", identity), rule("b", "enforce", identity)], 1),
+    ] {
+        let rules = rules.join(",");
+        let mut surface = Surfaced::new(&format!(r#"{{"version": 1, "rules": [{rules}]}}"#));
+        let seen = surface.check(&request(), START);
+        let expected = ("accept-encoding".to_owned(), "identity".to_owned());
+        assert_eq!(seen.marks, vec![expected; marks], "{rules}");
+    }
 }

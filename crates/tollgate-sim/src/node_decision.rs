@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 
 use tollgate_core::{Decision, Span, Timestamp};
+use tollgate_policy::spec::JsonCost;
 use tollgate_policy::{
-    CompiledQuota, DenyMatch, Ending, Outcome, Partition, Plan, Policy, QuotaSet, ResponseFacts,
-    RuleResult,
+    ActualUnits, CompiledQuota, DenyMatch, Ending, Outcome, Partition, Plan, Policy, QuotaSet,
+    ResponseFacts, RuleResult,
 };
 
 use crate::store::Place;
@@ -84,6 +85,11 @@ impl ResponseFacts for OriginResponse {
 
     fn duration_ms(&self) -> Option<u64> {
         self.cost
+    }
+
+    /// The sum, whatever the weights are.
+    fn json(&self, _: &JsonCost) -> Option<ActualUnits> {
+        self.cost.map(Ok)
     }
 
     fn has_ended(&self) -> bool {

@@ -62,15 +62,16 @@
 pub use tollgate_policy::waiting;
 
 pub use tollgate_language::{MAX_DOCUMENT, tenant_entry};
-pub use tollgate_policy::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
+pub use tollgate_policy::spec::JsonCost;
 pub use tollgate_policy::{
-    CertificateField, CloudflareField, CompiledQuota, Directory, Disposition, Ending, Entry, Facts,
-    Failure, Group, GrpcStatus, Malformed, NearestQuota, NotCompiled, Now, Outcome, Partition,
-    PartitionMut, Plan, Policy, Problem, ProblemDetails, Problems, QuotaSet, Registered,
-    RequestTenant, RequestedLimit, ResponseFacts, Rule, RuleDecision, RuleResult, Scope,
-    SettledCharge, Surface, Tenant, TenantEntry, UnknownCost, UsedShare, grpc_content_type,
-    is_value,
+    ActualUnits, BodyScan, CertificateField, CloudflareField, CompiledQuota, Directory,
+    Disposition, Ending, Entry, Facts, Failure, Group, GrpcStatus, Malformed, NearestQuota,
+    NotCompiled, Now, Outcome, Partition, PartitionMut, Plan, Policy, Problem, ProblemDetails,
+    Problems, QuotaSet, Registered, RequestTenant, RequestedLimit, ResponseFacts, Rule,
+    RuleDecision, RuleResult, Scope, SettledCharge, Surface, Tenant, TenantEntry, UnknownCost,
+    UsedShare, grpc_content_type, is_value,
 };
+pub use tollgate_policy::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 
 /// Compiles a policy document for a service that uses this crate ([`Surface::Library`]), which may
 /// read every fact that [`Facts`] can give.

@@ -65,6 +65,11 @@ impl Workspace {
         self.out.join("tollgate-envoy-slim.wasm")
     }
 
+    /// The one that also reads the bodies of responses.
+    pub fn envoy_full_wasm(&self) -> PathBuf {
+        self.out.join("tollgate-envoy-full.wasm")
+    }
+
     /// The library that end-to-end tests preload into Envoy, built by their step.
     pub fn clock_library(&self) -> PathBuf {
         self.target.join("release-test/libtollgate_clock.so")

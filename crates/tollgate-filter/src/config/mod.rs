@@ -18,6 +18,9 @@ pub(crate) mod routes;
 const NOT_COMPILED: &str = "this module reads no documents; give it what \"tollgate compile policy.json \
     --surface envoy --base64\" writes, or load tollgate-envoy.wasm instead of tollgate-envoy-slim.wasm";
 
+/// The message of the other modules for a cost in the body of the response.
+const NOT_READ: &str = "needs the module tollgate-envoy-full.wasm, because this one does not read the bodies of responses";
+
 /// A policy in force.
 pub struct Config {
     /// The compiled policy.
@@ -110,6 +113,21 @@ impl Config {
         Self::of(policy, settings.fleet.clone(), scope)
     }
 
+    /// The same in a module that reads the bodies of responses, or does not.
+    ///
+    /// # Errors
+    /// Every rule that needs another module.
+    pub fn for_module(self, reads_bodies: bool) -> Result<Self, Vec<String>> {
+        if reads_bodies {
+            return Ok(self);
+        }
+        let mut problems = unread_bodies(&self.policy, "");
+        for (name, config) in &self.named {
+            problems.extend(unread_bodies(&config.policy, &["policies.", name, "."].concat()));
+        }
+        if problems.is_empty() { Ok(self) } else { Err(problems) }
+    }
+
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
         let has_fleet = !policy.fleet().is_empty();
         let limits_in_flight = policy.rules().iter().any(Rule::limits_requests_in_flight);
@@ -172,6 +190,16 @@ fn unmet_requirements(policy: &Policy, has_authority: bool) -> Vec<String> {
     unmet.collect()
 }
 
+/// The rules whose costs are in the body of the response.
+fn unread_bodies(policy: &Policy, at: &str) -> Vec<String> {
+    let rules = policy.rules().iter().enumerate().filter(|(_, rule)| rule.reads_body());
+    let line = |(i, _)| {
+        let i = policy.place_of(i);
+        format!("{at}rules[{i}].cost.actual: {NOT_READ}")
+    };
+    rules.map(line).collect()
+}
+
 /// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has
 /// neither.
 fn plugin_label(scope: &[u8]) -> String {
@@ -211,6 +239,29 @@ mod tests {
             refused,
             [r#"rules[1].scope: "fleet" needs an authority; name it in "fleet" next to "policy""#]
         );
+    }
+
+    // Guards: a cost that stays an estimate for ever, because nothing reads the bodies.
+    #[test]
+    fn a_cost_in_a_body_is_refused_where_none_are_read() {
+        let rule = |actual: &str| {
+            format!(
+                r#"{{"name": "r", "key": [], "cost": {{"estimate": 1, "max": 2, "actual": {actual}}},
+                    "quotas": [{{"limit": 9, "window": "1s"}}]}}"#
+            )
+        };
+        let body = rule(r#"{"json": ["/usage/total_tokens"]}"#);
+        let header = rule(r#"{"header": "x-tokens"}"#).replace("\"r\"", "\"h\"");
+        let policy = format!(r#"{{"version": 1, "rules": [{header}, {body}]}}"#);
+        let of = |text: &str| Config::compile(text.as_bytes(), b"").ok().unwrap();
+        assert!(of(&policy).for_module(true).is_ok());
+        let line = format!("rules[1].cost.actual: {NOT_READ}");
+        assert_eq!(of(&policy).for_module(false).err(), Some(vec![line.clone()]));
+        let named = format!(
+            r#"{{"policy": {{"version": 1, "rules": []}}, "policies": {{"a": {policy}}}}}"#
+        );
+        let line = format!("policies.a.{line}");
+        assert_eq!(of(&named).for_module(false).err(), Some(vec![line]));
     }
 
     // Guards: an authority that is lost when the policy is compiled, or is contacted differently.

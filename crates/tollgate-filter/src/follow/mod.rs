@@ -94,8 +94,8 @@ impl<H: Proxy> Follower<H> {
         let metrics = FollowMetrics::define(&own.plugin, host);
         let settings = PluginSettings { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
         let last = stored.get(host).and_then(|fetched| {
-            let config = Config::followed(&fetched.text, &settings, &scope).ok()?;
-            Some((config, fetched))
+            let config = Config::followed(&fetched.text, &settings, &scope);
+            Some((config.and_then(|it| it.for_module(H::READS_BODIES)).ok()?, fetched))
         });
         let (config, version, tag) = match last {
             Some((mut config, fetched)) => {
@@ -284,7 +284,8 @@ impl<H: Proxy> Follower<H> {
     }
 
     fn compile(&self, fetched: ServedPolicy, now: Timestamp) -> (Step, Option<ActivePolicy<H>>) {
-        let config = match Config::followed(&fetched.text, &self.settings, &self.scope) {
+        let config = Config::followed(&fetched.text, &self.settings, &self.scope);
+        let config = match config.and_then(|config| config.for_module(H::READS_BODIES)) {
             Ok(mut config) => {
                 config.policy.set_version(fetched.version);
                 config

@@ -17,6 +17,9 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     /// False in a module that takes compiled policies alone, and so follows no server: the compiler
     /// then leaves out what reads documents.
     const READS_DOCUMENTS: bool = true;
+    /// False in a module that is not called with the bodies and trailers of responses: it refuses
+    /// policies that read them.
+    const READS_BODIES: bool = true;
     /// The clock that decides, except by a calendar: the monotonic one and the offset of `clock`.
     fn now(&self) -> Option<Timestamp> {
         Some(self.monotonic()?.saturating_add(self.clock_offset()))
@@ -54,6 +57,16 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn response_status(&self) -> Option<u16>;
     /// Its headers, in the host's serialisation of a map.
     fn response_headers(&self) -> Option<Vec<u8>>;
+    /// At most `len` bytes of the piece of its body that passes, from its byte `from` on; empty
+    /// when the host does not give them. Called while that piece is announced.
+    fn response_body(&self, from: usize, len: usize) -> Vec<u8> {
+        let _ = (from, len);
+        Vec::new()
+    }
+    /// Its trailers, in the host's serialisation of a map. Called while they pass.
+    fn response_trailers(&self) -> Option<Vec<u8>> {
+        None
+    }
     /// Bytes of the request's headers, which the host holds for as long as the request waits.
     fn request_bytes(&self) -> usize;
     /// Makes the stream `id` the current context; false when its client has left.

@@ -53,6 +53,27 @@ impl<H: Proxy> Pending<H> {
         }
     }
 
+    /// True when it needs the body or the trailers of its response.
+    pub const fn reads_body(&self) -> bool {
+        matches!(self, Self::Response(pending) if pending.reads_body())
+    }
+
+    /// A piece of `len` bytes of the response's body passes, perhaps the last one.
+    pub fn read_body(self, host: &H, len: usize, is_last: bool) -> Self {
+        match self {
+            Self::Response(pending) => Self::Response(pending.read_body(host, len, is_last)),
+            waiting @ Self::Waiting(_) => waiting,
+        }
+    }
+
+    /// The response's trailers pass.
+    pub fn read_trailers(self) -> Self {
+        match self {
+            Self::Response(pending) => Self::Response(pending.read_trailers()),
+            waiting @ Self::Waiting(_) => waiting,
+        }
+    }
+
     /// The stream ends.
     pub fn end(self) {
         match self {

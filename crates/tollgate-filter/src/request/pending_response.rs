@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use tollgate_policy::Plan;
+use tollgate_policy::{BodyScan, Plan};
 
 use crate::active_policy::ActivePolicy;
 use crate::host::proxy::Proxy;
@@ -22,9 +22,23 @@ pub enum PendingResponse<H> {
     /// content type without a body, and uses the type that the request came with, which a filter in
     /// front (`grpc_web`) may have changed.
     Trailers(Rc<ActivePolicy<H>>, Box<Plan>, &'static str),
-    /// The costs that only the end of the response shows, which has this status.
-    Costs(Rc<ActivePolicy<H>>, Box<Plan>, u16),
+    /// The costs that only the rest of the response shows.
+    Costs(OpenCosts<H>),
 }
+
+/// The costs of a request that only the rest of its response shows.
+pub struct OpenCosts<H> {
+    policy: Rc<ActivePolicy<H>>,
+    plan: Box<Plan>,
+    /// The status of the response.
+    status: u16,
+    /// Its body, where a rule reads that.
+    scan: Option<Box<BodyScan>>,
+}
+
+/// The most bytes of a body that are copied at once. Other filters may hold a body back and send it
+/// on in one piece of any size.
+const PIECE: usize = 1 << 20;
 
 impl<H: Proxy> PendingResponse<H> {
     /// Responds to the request of the current context in the origin's place, and returns the
@@ -47,14 +61,14 @@ impl<H: Proxy> PendingResponse<H> {
     /// requires; returns what its end needs.
     pub fn put_on_response(self, host: &H) -> Self {
         match self {
-            Self::Nothing | Self::Costs(..) => return self,
+            Self::Nothing | Self::Costs(_) => return self,
             Self::Fields(policy, mut plan) => {
                 policy
                     .outcome(&plan)
                     .headers(&mut |name, value| host.add_response_header(name, value));
-                if let Some(status) = policy.settle(&mut plan) {
+                if let Some((status, scan)) = policy.settle(&mut plan) {
                     plan.memory().shrink();
-                    return Self::Costs(policy, plan, status);
+                    return Self::Costs(OpenCosts { policy, plan, status, scan });
                 }
                 policy.keep(plan);
             }
@@ -68,13 +82,74 @@ impl<H: Proxy> PendingResponse<H> {
         Self::Nothing
     }
 
+    /// True when it needs the body or the trailers of the response.
+    pub const fn reads_body(&self) -> bool {
+        matches!(self, Self::Costs(_))
+    }
+
+    /// A piece of `len` bytes of the response's body passes, perhaps the last one.
+    pub fn read_body(self, host: &H, len: usize, is_last: bool) -> Self {
+        match self {
+            Self::Costs(costs) => costs.read_body(host, len, is_last),
+            other => other,
+        }
+    }
+
+    /// The response's trailers pass.
+    pub fn read_trailers(self) -> Self {
+        match self {
+            Self::Costs(costs) => costs.settle_tail(true),
+            other => other,
+        }
+    }
+
     /// The stream of the current context ends.
     pub fn end(self) {
         match self {
             Self::Nothing => {}
-            Self::Costs(policy, plan, status) => policy.settle_end(plan, status),
+            Self::Costs(costs) => costs.end(),
             Self::Fields(policy, plan) => policy.end_without_status(plan),
             Self::Trailers(policy, plan, _) => policy.keep(plan),
         }
+    }
+}
+
+impl<H: Proxy> OpenCosts<H> {
+    fn read_body(mut self, host: &H, len: usize, is_last: bool) -> PendingResponse<H> {
+        if let Some(scan) = self.scan.as_mut().filter(|scan| scan.is_open()) {
+            let mut from = 0;
+            while from < len {
+                let bytes = host.response_body(from, len.saturating_sub(from).min(PIECE));
+                if bytes.is_empty() {
+                    scan.fail();
+                    break;
+                }
+                scan.push(&bytes);
+                from = from.saturating_add(bytes.len());
+            }
+        }
+        if is_last { self.settle_tail(false) } else { PendingResponse::Costs(self) }
+    }
+
+    /// Settles the costs that are known at the end of the body.
+    fn settle_tail(mut self, has_trailers: bool) -> PendingResponse<H> {
+        if let Some(scan) = &mut self.scan {
+            scan.end(true);
+        }
+        let Self { policy, plan, status, scan } = &mut self;
+        if policy.settle_tail(plan, *status, scan.as_deref(), has_trailers) {
+            return PendingResponse::Costs(self);
+        }
+        self.policy.keep(self.plan);
+        PendingResponse::Nothing
+    }
+
+    /// The stream ends, perhaps in the middle of the body.
+    fn end(mut self) {
+        let mut scan = if H::READS_BODIES { self.scan.take() } else { None };
+        if let Some(scan) = &mut scan {
+            scan.end(false);
+        }
+        self.policy.settle_end(self.plan, self.status, scan.as_deref());
     }
 }

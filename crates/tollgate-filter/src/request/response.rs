@@ -1,5 +1,5 @@
 //! The response of the current context, for rules whose cost it shows: its headers when they come,
-//! and what the host knows at its end.
+//! its body and trailers when they have passed, and what the host knows at its end.
 //!
 //! Invariant: the host is asked only by a rule that reads the fact. Its call for one header returns
 //! the first line alone, which would hide a second cost; the call for all returns every line. At
@@ -8,7 +8,8 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use tollgate_policy::ResponseFacts;
+use tollgate_policy::spec::JsonCost;
+use tollgate_policy::{ActualUnits, BodyScan, ResponseFacts};
 
 use crate::host::proxy::Proxy;
 use crate::wire::header_map::HeaderMap;
@@ -36,6 +37,40 @@ impl<H: Proxy> ResponseFacts for ResponseHeaders<'_, H> {
         self.headers.get_or_init(read).joined(name.as_bytes())
     }
 
+    fn may_have_trailers(&self) -> bool {
+        H::READS_BODIES
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+/// The end of a response's body.
+pub struct ResponseTail<'h, H> {
+    host: &'h H,
+    scan: Option<&'h BodyScan>,
+    /// `None` when there are no trailers.
+    trailers: Option<OnceCell<HeaderMap>>,
+}
+
+impl<'h, H> ResponseTail<'h, H> {
+    /// That of the current context, with the numbers of its body.
+    pub fn new(host: &'h H, scan: Option<&'h BodyScan>, has_trailers: bool) -> Self {
+        Self { host, scan, trailers: has_trailers.then(OnceCell::new) }
+    }
+}
+
+impl<H: Proxy> ResponseFacts for ResponseTail<'_, H> {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let read = || HeaderMap::new(self.host.response_trailers().unwrap_or_default());
+        self.trailers.as_ref()?.get_or_init(read).joined(name.as_bytes())
+    }
+
+    fn json(&self, cost: &JsonCost) -> Option<ActualUnits> {
+        self.scan?.units(cost)
+    }
+
     fn has_ended(&self) -> bool {
         false
     }
@@ -44,13 +79,14 @@ impl<H: Proxy> ResponseFacts for ResponseHeaders<'_, H> {
 /// A response at its end.
 pub struct EndedResponse<'h, H> {
     host: &'h H,
+    scan: Option<&'h BodyScan>,
     metadata: OnceCell<Vec<u8>>,
 }
 
 impl<'h, H: Proxy> EndedResponse<'h, H> {
-    /// That of the current context, which is about to be deleted.
-    pub const fn new(host: &'h H) -> Self {
-        Self { host, metadata: OnceCell::new() }
+    /// That of the current context, which is about to be deleted, with the numbers of its body.
+    pub const fn new(host: &'h H, scan: Option<&'h BodyScan>) -> Self {
+        Self { host, scan, metadata: OnceCell::new() }
     }
 
     /// A property that is a whole number.
@@ -78,6 +114,10 @@ impl<H: Proxy> ResponseFacts for EndedResponse<'_, H> {
 
     fn duration_ms(&self) -> Option<u64> {
         Some(self.number(b"request\0duration")?.div_ceil(MILLISECOND))
+    }
+
+    fn json(&self, cost: &JsonCost) -> Option<ActualUnits> {
+        self.scan.filter(|_| H::READS_BODIES)?.units(cost)
     }
 
     fn has_ended(&self) -> bool {

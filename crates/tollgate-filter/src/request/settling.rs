@@ -3,28 +3,46 @@
 //!
 //! Invariant: what cannot be written then is counted as a failure, and is on the strict side.
 
-use tollgate_policy::{Ending, Plan, ResponseFacts};
+use tollgate_policy::{BodyScan, Ending, Plan, ResponseFacts};
 
 use crate::active_policy::ActivePolicy;
 use crate::host::proxy::Proxy;
-use crate::request::response::{EndedResponse, ResponseHeaders};
+use crate::request::response::{EndedResponse, ResponseHeaders, ResponseTail};
 
 impl<H: Proxy> ActivePolicy<H> {
-    /// Charges and refunds as the head of the response requires; returns its status when its end
-    /// must be settled as well.
-    pub fn settle(&self, plan: &mut Plan) -> Option<u16> {
+    /// Charges and refunds as the head of the response requires; returns its status when its rest
+    /// must be settled as well, and its body where a rule reads that.
+    pub fn settle(&self, plan: &mut Plan) -> Option<(u16, Option<Box<BodyScan>>)> {
         if !plan.is_deferred() {
             return None;
         }
         let status = self.host.response_status();
         let ending = status.map_or(Ending::Disconnect, Ending::Response);
-        self.settle_as(plan, ending, &ResponseHeaders::new(&self.host));
-        status.filter(|_| plan.awaits_end())
+        let head = ResponseHeaders::new(&self.host);
+        self.settle_as(plan, ending, &head);
+        let status = status.filter(|_| plan.awaits_end())?;
+        let scan = if H::READS_BODIES { plan.body_scan(&self.config.policy, &head) } else { None };
+        Some((status, scan))
+    }
+
+    /// The same for the end of the body of a response with this status; true when the end of the
+    /// response must be settled as well.
+    pub fn settle_tail(
+        &self,
+        plan: &mut Plan,
+        status: u16,
+        scan: Option<&BodyScan>,
+        has_trailers: bool,
+    ) -> bool {
+        let tail = ResponseTail::new(&self.host, scan, has_trailers);
+        self.settle_as(plan, Ending::Response(status), &tail);
+        plan.awaits_end()
     }
 
     /// The same for the end of a response with this status.
-    pub fn settle_end(&self, mut plan: Box<Plan>, status: u16) {
-        self.settle_as(&mut plan, Ending::Response(status), &EndedResponse::new(&self.host));
+    pub fn settle_end(&self, mut plan: Box<Plan>, status: u16, scan: Option<&BodyScan>) {
+        let end = EndedResponse::new(&self.host, scan);
+        self.settle_as(&mut plan, Ending::Response(status), &end);
         self.keep(plan);
     }
 

@@ -68,12 +68,7 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
         let delay_at = at.field("action");
         let delay_at = delay_at.field("delay");
         priority_errors(rule, document, traits, &delay_at.field("priority"));
-        if let Some(settled) = rule.cost.as_ref().and_then(|doc| doc.settled.as_ref())
-            && let (Some(message), ActualCost::Metadata(_)) =
-                (traits.no_response_metadata, &settled.cost.actual)
-        {
-            at.field("cost").field("actual").problem(message.into());
-        }
+        settled_cost_error(rule, traits, &at.field("cost").field("actual"));
     }
     for (i, rule) in document.all_rules() {
         let at = rules_at.item(i);
@@ -82,6 +77,19 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
                 need_errors(conditions, document, traits, &at.field(name));
             }
         }
+    }
+}
+
+/// A cost that the response shows where this surface does not look.
+fn settled_cost_error(rule: &RuleDoc, surface: &Traits, at: &At<'_>) {
+    let Some(settled) = rule.cost.as_ref().and_then(|doc| doc.settled.as_ref()) else { return };
+    let message = match &settled.cost.actual {
+        ActualCost::Json(_) => surface.no_response_body,
+        ActualCost::Metadata(_) => surface.no_response_metadata,
+        ActualCost::Header(_) | ActualCost::BytesPer(_) | ActualCost::Duration => None,
+    };
+    if let Some(message) = message {
+        at.problem(message.into());
     }
 }
 

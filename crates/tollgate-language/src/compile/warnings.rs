@@ -61,6 +61,12 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         {
             at.field("cost").field("actual").problem(message.into());
         }
+        let settled = rule.cost.as_ref().and_then(|cost| cost.settled.as_ref());
+        if let Some(message) = traits.reads_body
+            && settled.is_some_and(|settled| settled.cost.actual.json().is_some())
+        {
+            at.field("cost").field("actual").problem(message.into());
+        }
         if let Some(message) = traits.ends_reported.filter(|_| rule.concurrency.is_some()) {
             at.field("concurrency").problem(message.into());
         }

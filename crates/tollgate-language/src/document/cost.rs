@@ -5,16 +5,18 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::document::scalar::NO_JOIN;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
+use tollgate_http_syntax::json_pointer::is_pointer;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_policy::spec::{
-    ActualCost, Charging, Cost, HeaderName, MAX_COST, MetadataPath, Name, SettledCost, StatusCost,
-    StatusPattern,
+    ActualCost, Charging, Cost, HeaderName, JsonCost, MAX_COST, MAX_POINTER_LEN, MAX_POINTERS,
+    MAX_WEIGHT, MetadataPath, Name, SettledCost, StatusCost, StatusPattern, WeightedNumber,
 };
 
 /// The cost of a rule: what a request is charged when it comes and, where the response settles it,
@@ -86,6 +88,26 @@ record! {
         bytes_per: Units,
     }
 }
+
+record! {
+    /// The cost in the body of the response, as numbers in its JSON.
+    ResponseJsonDoc {
+        /// The places of the numbers, as pointers (RFC 6901).
+        json: Vec<JsonPointer>,
+        /// The units for each 1 of a number, one for each pointer; 1 by default.
+        weights: Option<Vec<Weight>>,
+        /// Ask the origin for a body that is not compressed; false by default.
+        identity: Option<bool>,
+    }
+}
+
+/// A pointer into a document in JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonPointer(String);
+
+/// The units for each 1 of a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight(u64);
 
 /// The word in the document for the bytes of a response's body.
 const BYTES: &str = "bytes";
@@ -194,12 +216,13 @@ impl FromNode for ActualCost {
             Node::Object(fields) if has(fields, "bytes_per") => {
                 ResponseBytesDoc::read(node, at).map(|doc| Self::BytesPer(doc.bytes_per.0))
             }
+            Node::Object(fields) if has(fields, "json") => json_cost(node, at).map(Self::Json),
             Node::Object(_) => {
                 ResponseHeaderDoc::read(node, at).map(|doc| Self::Header(doc.header))
             }
             _ => at.wrong(
                 node,
-                "a source of the cost; use {\"header\": name}, {\"metadata\": [filter, name]}, \"bytes\", \
+                "a source of the cost; use {\"header\": name}, {\"metadata\": [filter, name]}, {\"json\": [pointer]}, \"bytes\", \
                  {\"bytes_per\": n} or \"duration\"",
             ),
         }
@@ -207,8 +230,61 @@ impl FromNode for ActualCost {
 
     schema!({"anyOf": [
         {"enum": [BYTES, DURATION]},
-        ResponseHeaderDoc::schema(), ResponseMetadataDoc::schema(), ResponseBytesDoc::schema()
+        ResponseHeaderDoc::schema(), ResponseMetadataDoc::schema(), ResponseBytesDoc::schema(),
+        ResponseJsonDoc::schema()
     ]});
+}
+
+/// The cost in the body of the response.
+fn json_cost(node: &Node, at: &At<'_>) -> Option<JsonCost> {
+    let ResponseJsonDoc { json, weights, identity } = ResponseJsonDoc::read(node, at)?;
+    let json_at = at.field("json");
+    if !(1..=MAX_POINTERS).contains(&json.len()) {
+        json_at.problem(format!("has {} pointers; use 1 to {MAX_POINTERS}", json.len()));
+        return None;
+    }
+    for (i, pointer) in json.iter().enumerate() {
+        if json.iter().take(i).any(|other| other.0 == pointer.0) {
+            json_at.item(i).problem("is given twice; give it once".into());
+            return None;
+        }
+    }
+    let weights = weights.unwrap_or_else(|| vec![Weight(1); json.len()]);
+    if weights.len() != json.len() {
+        let (has, needs) = (weights.len(), json.len());
+        at.field("weights")
+            .problem(format!("has {has} for {needs} pointers; give each one its own"));
+        return None;
+    }
+    let number = |(JsonPointer(pointer), Weight(weight))| WeightedNumber { pointer, weight };
+    let numbers = json.into_iter().zip(weights).map(number).collect();
+    Some(JsonCost { numbers, identity: identity == Some(true) })
+}
+
+impl FromNode for JsonPointer {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text.len() > MAX_POINTER_LEN => {
+                at.problem(format!("has {} bytes; use at most {MAX_POINTER_LEN}", text.len()));
+                None
+            }
+            Node::Text(text) if is_pointer(text) => Some(Self(text.clone())),
+            _ => at.wrong(node, "a pointer (RFC 6901); use \"/usage/total_tokens\", with ~0 for ~ and ~1 for / in a name"),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^(/([^/~]|~[01])*)*$", "maxLength": MAX_POINTER_LEN});
+}
+
+impl FromNode for Weight {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(n) if (1..=MAX_WEIGHT).contains(n) => Some(Self(*n)),
+            _ => at.wrong(node, &format!("a whole number from 1 to {MAX_WEIGHT}")),
+        }
+    }
+
+    schema!({"type": "integer", "minimum": 1, "maximum": MAX_WEIGHT});
 }
 
 impl FromNode for StatusCosts {

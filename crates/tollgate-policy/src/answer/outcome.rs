@@ -145,11 +145,18 @@ impl<'a> Outcome<'a> {
     }
 
     /// Calls `sink` with the name and value of every header to set on an allowed request: the marks
-    /// of the rules whose limits it exceeds.
+    /// of the rules whose limits it exceeds, and `accept-encoding: identity` where a rule reads the
+    /// body of the response and asks for that.
     pub fn marks(&self, sink: &mut dyn FnMut(&'a str, &'a str)) {
         for applied in self.plan.applied.iter().filter(|applied| self.is_marked(applied)) {
             if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.terms.action) {
                 sink(&mark.header.0, &mark.value.0);
+            }
+        }
+        if self.policy.settings.asks_identity {
+            let mut charged = self.plan.applied.iter().filter(|it| it.charged.is_some());
+            if charged.any(|applied| self.rule(applied).is_some_and(Rule::asks_identity)) {
+                sink("accept-encoding", "identity");
             }
         }
     }

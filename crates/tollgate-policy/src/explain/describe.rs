@@ -22,11 +22,13 @@ use crate::spec::client_ip::Trust;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
 use crate::spec::deny::DenyRule;
+use crate::spec::json_cost::{JsonCost, WeightedNumber};
 use crate::spec::key_item::items;
 use crate::spec::limits::Limits;
 use crate::spec::mode::{Mode, Share};
 use crate::spec::on_failure::OnFailure;
 use crate::spec::on_missing::OnMissing;
+use crate::spec::quote::quoted_text;
 use crate::spec::scope::Scope;
 use crate::spec::settled_cost::ActualCost;
 use crate::spec::status::{Ending, StatusPattern};
@@ -293,6 +295,7 @@ fn charging(charging: &Charging) -> String {
                     format!("the bytes of the response's body, 1 for each {bytes}")
                 }
                 ActualCost::Duration => "the milliseconds until the response's end".to_owned(),
+                ActualCost::Json(cost) => json_cost(cost),
             };
             let of_status = settled
                 .on_status
@@ -306,6 +309,16 @@ fn charging(charging: &Charging) -> String {
             )
         }
     }
+}
+
+fn json_cost(cost: &JsonCost) -> String {
+    let number = |WeightedNumber { pointer, weight }: &WeightedNumber| match weight {
+        1 => quoted_text(pointer),
+        weight => format!("{weight} x {}", quoted_text(pointer)),
+    };
+    let numbers = joined(cost.numbers.iter().map(number), " + ");
+    let asked = if cost.identity { ", which the origin is asked not to compress" } else { "" };
+    format!("{numbers} in the response's JSON{asked}")
 }
 
 fn status(pattern: &StatusPattern) -> String {

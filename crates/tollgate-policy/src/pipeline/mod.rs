@@ -8,6 +8,7 @@ pub(crate) mod succession;
 pub(crate) mod fallback;
 pub(crate) mod in_flight;
 pub(crate) mod decide;
+pub(crate) mod body_scan;
 pub(crate) mod punish;
 pub(crate) mod located;
 pub(crate) mod apply;

@@ -193,6 +193,7 @@ impl Policy {
             || self.all_key_parts().any(of_path);
         self.settings.reads_host = self.all_conditions().any(|c| c.hosts().is_some())
             || self.all_key_parts().any(|part| part.source == KeySource::Host);
+        self.settings.asks_identity = self.rules.iter().any(Rule::asks_identity);
         self.index_values();
     }
 

@@ -57,8 +57,7 @@ impl Policy {
             exempt_by_value: ByValue::default(),
             deny: DenyRules::new(deny),
             index: Index::new(),
-            // `Policy::complete` finds what is read.
-            settings: Settings { spec: settings, reads_path: false, reads_host: false },
+            settings: Settings::new(settings),
             response: Response { spec: response, hash_key: None },
             waiting,
             jwt,

@@ -255,6 +255,18 @@ impl Rule {
         matches!(&self.terms.charging, Charging::Response(charge) if charge.reserves())
     }
 
+    /// True when its cost is in the body of the response.
+    #[must_use]
+    pub fn reads_body(&self) -> bool {
+        self.settled_cost().is_some_and(|cost| cost.actual.json().is_some())
+    }
+
+    /// True when it asks the origin for a body that is not compressed.
+    pub(crate) fn asks_identity(&self) -> bool {
+        let cost = self.settled_cost().and_then(|cost| cost.actual.json());
+        cost.is_some_and(|cost| cost.identity)
+    }
+
     /// True when it limits how many requests of a key run at the same time.
     #[must_use]
     pub const fn limits_requests_in_flight(&self) -> bool {

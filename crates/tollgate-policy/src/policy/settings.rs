@@ -11,6 +11,15 @@ pub(crate) struct Settings {
     pub(crate) spec: SettingsSpec,
     pub(crate) reads_path: bool,
     pub(crate) reads_host: bool,
+    /// A rule asks the origin for a body that is not compressed.
+    pub(crate) asks_identity: bool,
+}
+
+impl Settings {
+    /// `Policy::complete` finds what is read.
+    pub(crate) const fn new(spec: SettingsSpec) -> Self {
+        Self { spec, reads_path: false, reads_host: false, asks_identity: false }
+    }
 }
 
 /// The settings for the fields sent to clients.

@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::spec::cost::MAX_COST;
+use crate::spec::json_cost::JsonCost;
 use crate::spec::metadata::MetadataPath;
 use crate::spec::scalar::{HeaderName, Name};
 use crate::spec::status::{Ending, StatusPattern};
@@ -34,6 +35,19 @@ pub trait ResponseFacts {
     /// Milliseconds from the request to the end of the response, rounded up.
     fn duration_ms(&self) -> Option<u64> {
         None
+    }
+
+    /// The units of a cost in the body, as [`BodyScan`](crate::BodyScan) finds them; `None` while
+    /// they are not known.
+    fn json(&self, cost: &JsonCost) -> Option<ActualUnits> {
+        let _ = cost;
+        None
+    }
+
+    /// True at the head of a response whose trailers are shown later: a header that it does not
+    /// have may be among them.
+    fn may_have_trailers(&self) -> bool {
+        false
     }
 
     /// False at the head of a response: costs that only its end shows are settled by another call
@@ -76,6 +90,8 @@ pub enum ActualCost {
     BytesPer(u64),
     /// Its length in milliseconds, from the request to its end.
     Duration,
+    /// In its body, as numbers in JSON.
+    Json(JsonCost),
 }
 
 impl ActualCost {
@@ -84,6 +100,7 @@ impl ActualCost {
         match self {
             Self::Header(_) | Self::Metadata(_) | Self::Duration => true,
             Self::BytesPer(bytes) => (1..=MAX_COST).contains(bytes),
+            Self::Json(cost) => cost.is_one(),
         }
     }
 
@@ -91,6 +108,15 @@ impl ActualCost {
     #[must_use]
     pub const fn is_in_head(&self) -> bool {
         matches!(self, Self::Header(_))
+    }
+
+    /// How it is in the body, if it is.
+    #[must_use]
+    pub const fn json(&self) -> Option<&JsonCost> {
+        match self {
+            Self::Json(cost) => Some(cost),
+            Self::Header(_) | Self::Metadata(_) | Self::BytesPer(_) | Self::Duration => None,
+        }
     }
 }
 
@@ -118,12 +144,25 @@ pub enum UnknownCost {
     Unreadable,
     /// The response shows two different costs.
     Conflicting,
+    /// The body has a content coding, so it was not read.
+    Compressed,
+    /// The body is of a type that is not read.
+    ContentType,
+    /// The body ended before its JSON did.
+    Incomplete,
 }
 
 impl UnknownCost {
     /// All of them, in the order of [`UnknownCost::index`].
-    pub const ALL: [Self; 4] =
-        [Self::NoResponse, Self::Absent, Self::Unreadable, Self::Conflicting];
+    pub const ALL: [Self; 7] = [
+        Self::NoResponse,
+        Self::Absent,
+        Self::Unreadable,
+        Self::Conflicting,
+        Self::Compressed,
+        Self::ContentType,
+        Self::Incomplete,
+    ];
 
     /// The word for it in metrics and logs.
     #[must_use]
@@ -133,6 +172,9 @@ impl UnknownCost {
             Self::Absent => "absent",
             Self::Unreadable => "unreadable",
             Self::Conflicting => "conflicting",
+            Self::Compressed => "compressed",
+            Self::ContentType => "content_type",
+            Self::Incomplete => "incomplete",
         }
     }
 
@@ -170,7 +212,14 @@ impl SettledCost {
         if let Some(cost) = matching.min_by_key(|cost| cost.statuses.from != cost.statuses.to) {
             return Some(Ok(cost.cost));
         }
-        let is_shown = self.actual.is_in_head() || response.has_ended();
+        let is_shown = response.has_ended()
+            || match &self.actual {
+                ActualCost::Header(name) => {
+                    !response.may_have_trailers() || response.header(&name.0).is_some()
+                }
+                ActualCost::Json(cost) => response.json(cost).is_some(),
+                ActualCost::Metadata(_) | ActualCost::BytesPer(_) | ActualCost::Duration => false,
+            };
         is_shown.then(|| self.shown(response))
     }
 
@@ -186,6 +235,10 @@ impl SettledCost {
             ActualCost::Metadata(path) => text(response.metadata(&path.0)),
             ActualCost::BytesPer(bytes) => number(response.body_bytes(), *bytes),
             ActualCost::Duration => number(response.duration_ms(), 1),
+            ActualCost::Json(cost) => {
+                let units = response.json(cost).unwrap_or(Err(UnknownCost::Absent));
+                units.map(|units| units.min(self.max))
+            }
         }
     }
 

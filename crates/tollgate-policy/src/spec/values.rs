@@ -19,6 +19,7 @@ use crate::spec::coded::{Coded, fields, shape, variants, wrapped};
 use crate::spec::conditions::{Condition, Conditions};
 use crate::spec::cost::Cost;
 use crate::spec::descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
+use crate::spec::json_cost::{JsonCost, WeightedNumber};
 use crate::spec::mark_header::MarkHeader;
 use crate::spec::metadata::MetadataPath;
 use crate::spec::mode::{Mode, Share};
@@ -143,7 +144,10 @@ variants!(ActualCost {
     1 => Metadata(path: MetadataPath),
     2 => BytesPer(bytes: u64),
     3 => Duration,
+    4 => Json(cost: JsonCost),
 });
+fields!(JsonCost { numbers: Vec<WeightedNumber>, identity: bool });
+fields!(WeightedNumber { pointer: String, weight: u64 });
 fields!(StatusCost { statuses: StatusPattern, cost: u64 });
 fields!(ResponseCharge {
     response_status: Statuses,

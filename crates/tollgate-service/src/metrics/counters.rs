@@ -118,6 +118,9 @@ impl Counters {
                 Err(UnknownCost::Absent) => self.add(Event::CostAbsent),
                 Err(UnknownCost::Unreadable) => self.add(Event::CostUnreadable),
                 Err(UnknownCost::Conflicting) => self.add(Event::CostConflicting),
+                Err(UnknownCost::Compressed) => self.add(Event::CostCompressed),
+                Err(UnknownCost::ContentType) => self.add(Event::CostContentType),
+                Err(UnknownCost::Incomplete) => self.add(Event::CostIncomplete),
             }
         }
     }
@@ -526,10 +529,13 @@ mod tests {
         assert_eq!(
             exported(counters.take(1, 1, PolicyInForce::default())),
             [
-                "tollgate_cost_units_total estimate 60",
-                "tollgate_cost_units_total final 68",
+                "tollgate_cost_units_total estimate 90",
+                "tollgate_cost_units_total final 98",
                 "tollgate_cost_unknown_total absent 1",
+                "tollgate_cost_unknown_total compressed 1",
                 "tollgate_cost_unknown_total conflicting 1",
+                "tollgate_cost_unknown_total content_type 1",
+                "tollgate_cost_unknown_total incomplete 1",
                 "tollgate_cost_unknown_total no_response 1",
                 "tollgate_cost_unknown_total unreadable 1",
             ]

@@ -79,6 +79,9 @@ events! {
     InFlightLate InFlightLate []
         "A request in flight was confirmed too late: nothing counted it any more.";
     CostConflicting CostUnknown ["conflicting"] "A response had two different costs.";
+    CostCompressed CostUnknown ["compressed"] "The body with the cost was compressed.";
+    CostContentType CostUnknown ["content_type"] "The body with the cost was of another type.";
+    CostIncomplete CostUnknown ["incomplete"] "The body with the cost ended too early.";
 }
 
 impl Event {

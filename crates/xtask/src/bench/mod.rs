@@ -223,6 +223,7 @@ fn sizes(workspace: &Workspace) -> Result<String> {
     let products = [
         ("Envoy filter", workspace.envoy_wasm()),
         ("Envoy filter, slim", workspace.envoy_slim_wasm()),
+        ("Envoy filter, full", workspace.envoy_full_wasm()),
         ("Worker", workspace.worker_dir().join(build::worker::WASM)),
     ];
     for (name, file) in products {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// By [`envoy::MODULES`].
-const FILTER: [usize; envoy::MODULES.len()] = [970_000, 629_000];
+const FILTER: [usize; envoy::MODULES.len()] = [970_000, 629_000, 990_000];
 
 /// Gzipped: the fourth is the glue code.
 const WORKER: [(&str, usize); 5] =
@@ -75,7 +75,8 @@ mod tests {
     fn every_module_has_a_ceiling() {
         assert_eq!(WORKER.map(|(module, _)| module), MODULES);
         assert!(ALL_OF_WORKER < WORKER.iter().map(|(_, most)| most).sum());
-        assert!(FILTER.iter().is_sorted_by(|filter, slim| filter > slim));
+        let [filter, slim, full] = FILTER;
+        assert!(slim < filter && filter < full);
     }
 
     // Guards: a gate that lets everything pass, and each megabyte more with it.

@@ -1,7 +1,7 @@
 //! The filter: compiled, freed of exports it does not use, optimised.
 //!
-//! Invariant: every callback that is exported costs CPU on every request, so the shipped module
-//! exports what `exports.txt` names and nothing else; a name that is missing fails the build.
+//! Invariant: every callback that is exported costs CPU on every request, so a shipped module
+//! exports what its lists name and nothing else; a name that is missing fails the build.
 
 use super::{exports, paths, product};
 use crate::{
@@ -12,31 +12,43 @@ use crate::{
     versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The callbacks that Envoy may call, one name per line; stored next to the callbacks, in the
 /// sources of the filter.
 const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
+/// Those of the full module alone.
+const EXPORTS_FULL: &str = "crates/tollgate-envoy/src/exports_full.txt";
 
 /// The shipped modules, in target/tollgate.
-pub const MODULES: [&str; 2] = [FILTER.file, SLIM.file];
+pub const MODULES: [&str; 3] = [FILTER.file, SLIM.file, FULL.file];
 
 /// How a module is compiled.
 struct Module {
     file: &'static str,
     features: &'static [&'static str],
-    /// Cargo's folder for it, below its usual one. Cargo gives both modules one name: in one
+    exports: &'static [&'static str],
+    /// Cargo's folder for it, below its usual one. Cargo gives all modules one name: in one
     /// folder, each build of one would replace the other, which would be linked again the next
     /// time.
     folder: &'static str,
 }
 
-const FILTER: Module = Module { file: "tollgate-envoy.wasm", features: &[], folder: "" };
+const FILTER: Module =
+    Module { file: "tollgate-envoy.wasm", features: &[], exports: &[EXPORTS], folder: "" };
 /// It reads only compiled policies.
 const SLIM: Module = Module {
     file: "tollgate-envoy-slim.wasm",
     features: &["--no-default-features"],
+    exports: &[EXPORTS],
     folder: "slim",
+};
+/// It also reads the bodies and trailers of responses.
+const FULL: Module = Module {
+    file: "tollgate-envoy-full.wasm",
+    features: &["--features", "body"],
+    exports: &[EXPORTS, EXPORTS_FULL],
+    folder: "full",
 };
 
 /// Of the root `Cargo.toml`.
@@ -61,10 +73,11 @@ const WASM_OPT: &[&str] = &[
 /// (docs/decisions.md, "The size of the filter").
 const INLINING: &[&str] = &["-Cllvm-args=-inline-threshold=20"];
 
-/// Compiles both modules.
+/// Compiles all modules.
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     compile_filter(workspace, run)?;
-    SLIM.compile(workspace, run)
+    SLIM.compile(workspace, run)?;
+    FULL.compile(workspace, run)
 }
 
 /// Compiles the module that reads documents, too.
@@ -95,7 +108,8 @@ impl Module {
 /// Makes the modules that Envoy loads from the compiled ones, unless they are there.
 pub fn package(workspace: &Workspace) -> Result<()> {
     package_filter(workspace)?;
-    package_one(workspace, &SLIM)
+    package_one(workspace, &SLIM)?;
+    package_one(workspace, &FULL)
 }
 
 /// Makes the module that reads documents.
@@ -106,7 +120,7 @@ pub fn package_filter(workspace: &Workspace) -> Result<()> {
 
 fn package_one(workspace: &Workspace, module: &Module) -> Result<()> {
     let made = workspace.out.join(module.file);
-    let module = strip(workspace, &module.compiled(workspace))?;
+    let module = strip(workspace, module)?;
     let stripped = made.with_extension("linked.wasm");
     let stamp = made.with_extension("stamp");
     let how = format!("{BINARYEN} {}", WASM_OPT.join(" "));
@@ -125,10 +139,12 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
 }
 
 /// The linked module without the exports that Envoy does not call.
-fn strip(workspace: &Workspace, linked: &Path) -> Result<Vec<u8>> {
-    let list = files::text(workspace.root.join(EXPORTS))?;
+fn strip(workspace: &Workspace, module: &Module) -> Result<Vec<u8>> {
+    let lists = module.exports.iter().map(|list| files::text(workspace.root.join(list)));
+    let list = lists.collect::<Result<Vec<_>>>()?.join("\n");
     let names: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let module = files::bytes(linked)?;
-    exports::keep_only(&module, &names)
-        .or_problem("the filter does not export what it must", format!("change {EXPORTS}"))
+    exports::keep_only(&files::bytes(module.compiled(workspace))?, &names).or_problem(
+        "the filter does not export what it must",
+        format!("change {}", module.exports.join(" or ")),
+    )
 }

@@ -151,7 +151,7 @@ fn e2e(workspace: &Workspace, wanted: impl Fn(&str) -> bool) -> Result<()> {
 
 /// The tests of the slim module: forms and rejections, the vectors, the random cases, responses and
 /// races, each of which depends on the reading of a policy. The other tests cover code behind that
-/// which both modules have, and would take the same time again.
+/// which all modules have, and would take the same time again.
 pub(super) const OF_SLIM: [&str; 20] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
