@@ -3,6 +3,7 @@
 //! Run by `cargo xtask test envoy`, which sets the paths of Envoy, the filter and the data.
 
 mod envoy_answers;
+mod envoy_body;
 mod envoy_cases;
 mod envoy_cases_real;
 mod envoy_certificates;

@@ -206,6 +206,8 @@ pub struct Setup {
     pub origins: Vec<u16>,
     /// The capacity of that cluster: thresholds of its circuit breaker.
     pub breaker: Value,
+    /// Further settings of it.
+    pub cluster: Value,
     /// The time of its monotonic clock, in nanoseconds, until the test sets it.
     pub clock_ns: Option<u64>,
     /// How far its wall clock is ahead of that one.
@@ -225,6 +227,7 @@ impl Setup {
             origin: 0,
             origins: vec![],
             breaker: json!({}),
+            cluster: json!({}),
             clock_ns: None,
             wall_ns: 0,
             bootstrap: json!({}),
@@ -258,6 +261,9 @@ impl Setup {
                 }],
             },
         });
+        let cluster = self.cluster.as_object().expect("settings of the cluster").clone();
+        let clusters = &mut config["static_resources"]["clusters"];
+        clusters[0].as_object_mut().expect("an object").extend(cluster);
         if self.dynamic {
             config["dynamic_resources"] = json!({"lds_config": {
                 "path_config_source": {"path": dir.path().join("lds.json")},

@@ -26,6 +26,7 @@ pub mod ports;
 pub mod process;
 pub mod proxies;
 pub mod recorder;
+pub mod scripted;
 pub mod server;
 pub mod settings;
 pub mod tls;
