@@ -13,7 +13,7 @@ use tollgate_e2e::scripted::{Part, Scripted, answer};
 use crate::envoy_server::{As, Envoy, Listener, Setup, filter_wasm, tollgate};
 
 /// The module that reads bodies, next to the one under test.
-fn full_wasm() -> PathBuf {
+pub fn full_wasm() -> PathBuf {
     filter_wasm().with_file_name("tollgate-envoy-full.wasm")
 }
 
@@ -57,6 +57,10 @@ fn used(envoy: &Envoy, user: &str) -> u64 {
     990 - rest
 }
 
+/// A path, the fields and the body of its answer, the size of its pieces, and the units that it
+/// costs.
+type Row<'a> = (&'a str, &'a [&'a str], &'a [u8], usize, u64);
+
 const JSON: &str = "content-type: application/json";
 const STREAM: &str = "content-type: text/event-stream; charset=utf-8";
 
@@ -92,7 +96,7 @@ fn a_body_settles_the_cost_that_it_shows() {
     let lines = b"{\"usage\": {\"in\": 1, \"out\": 1}}\n{\"usage\": {\"in\": 2, \"out\": 1}, \"done\": true}\n";
     let problem = "Content-Type: Application/Problem+JSON; charset=utf-8";
     let gzip = "content-encoding: gzip";
-    let rows: [(&str, &[&str], &[u8], usize, u64); 22] = [
+    let rows: [Row<'_>; 22] = [
         ("/whole", &[JSON], BODY, 9999, 23),
         ("/pieces", &[JSON], BODY, 5, 23),
         ("/stream", &[STREAM], EVENTS, 9999, 19),

@@ -7,11 +7,13 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 use tollgate_test_support::Random;
 use wasmi::{Caller, Engine, Extern, Func, Instance, Linker, Module, Store, Val, ValType};
 
+use crate::envoy_body::full_wasm;
 use crate::envoy_server::filter_wasm;
 
 /// Contexts have numbers below this one, so that they coincide.
@@ -33,7 +35,12 @@ const CALLS: [(&str, usize); 9] = [
     ("proxy_on_delete", 1),
 ];
 
+/// Those that the full module exports in addition.
+const CALLS_OF_BODIES: [(&str, usize); 2] =
+    [("proxy_on_response_body", 3), ("proxy_on_response_trailers", 2)];
+
 struct World {
+    is_full: bool,
     random: Random,
     depth: u32,
     now_ns: u64,
@@ -90,8 +97,10 @@ fn arguments(world: &mut World, name: &str, count: usize) -> Vec<Val> {
 fn call_back(caller: &mut Caller<'_, World>) {
     let world = caller.data_mut();
     world.depth += 1;
-    let which = usize::try_from(world.below(CALLS.len() as u64)).expect("small");
-    let (name, count) = CALLS[which];
+    let more = if world.is_full { &CALLS_OF_BODIES[..] } else { &[] };
+    let calls = [&CALLS, more].concat();
+    let which = usize::try_from(world.below(calls.len() as u64)).expect("small");
+    let (name, count) = calls[which];
     let arguments = arguments(world, name, count);
     let function = exported(caller, name);
     let mut results = vec![Val::I32(0); function.ty(&*caller).results().len()];
@@ -116,8 +125,9 @@ fn give(caller: &mut Caller<'_, World>, bytes: &[u8], data_at: u32, len_at: u32)
     0
 }
 
-fn request() -> Vec<u8> {
-    let pairs = [(":method", "GET"), (":path", "/"), (":authority", "a"), ("x-key", "k")];
+fn headers() -> Vec<u8> {
+    let json = ("content-type", "application/json");
+    let pairs = [(":method", "GET"), (":path", "/"), (":authority", "a"), ("x-key", "k"), json];
     let number = |n: usize| u32::try_from(n).expect("short").to_le_bytes();
     let mut out = number(pairs.len()).to_vec();
     pairs.iter().for_each(|(k, v)| out.extend([number(k.len()), number(v.len())].concat()));
@@ -141,11 +151,13 @@ fn answer(caller: &mut Caller<'_, World>, name: &str, given: &[Val]) -> i32 {
     let mut bytes = if is_junk { world.junk() } else { b"200".to_vec() };
     match name {
         "proxy_get_buffer_bytes" => {
-            bytes = if is_junk { bytes } else { world.policy.clone() };
+            let is_body = argument(0) == 1;
+            let usual = if is_body { b"{\"n\": [1]}".to_vec() } else { world.policy.clone() };
+            bytes = if is_junk { bytes } else { usual };
             give(caller, &bytes, argument(3), argument(4))
         }
         "proxy_get_header_map_pairs" => {
-            bytes = if is_junk { bytes } else { request() };
+            bytes = if is_junk { bytes } else { headers() };
             give(caller, &bytes, argument(1), argument(2))
         }
         "proxy_get_header_map_value" => give(caller, &bytes, argument(3), argument(4)),
@@ -188,7 +200,7 @@ fn answer(caller: &mut Caller<'_, World>, name: &str, given: &[Val]) -> i32 {
     }
 }
 
-fn start(engine: &Engine, module: &Module, seed: u64) -> (Store<World>, Instance) {
+fn start(engine: &Engine, module: &Module, seed: u64, is_full: bool) -> (Store<World>, Instance) {
     let delay = json!({"delay": {"max": "2s"}});
     let rule = |algorithm: &str| {
         json!({
@@ -197,11 +209,17 @@ fn start(engine: &Engine, module: &Module, seed: u64) -> (Store<World>, Instance
         })
     };
     let policy = json!({"version": 1, "rules": [rule(if seed.is_multiple_of(2) { "gcra" } else { "leaky-queue" })]});
+    let body = json!({"version": 1, "rules": [{
+        "name": "body", "key": [],
+        "cost": {"estimate": 2, "max": 4, "actual": {"json": ["/n/0"], "identity": true}},
+        "quotas": [{"limit": 1000, "window": "1s"}],
+    }]});
+    let policy = if is_full { body } else { policy };
     let policy = policy.to_string().into_bytes();
     let shared = HashMap::new();
     let mut store = Store::new(
         engine,
-        World { random: Random::new(seed), depth: 0, now_ns: 1, shared, policy, calls: 0 },
+        World { is_full, random: Random::new(seed), depth: 0, now_ns: 1, shared, policy, calls: 0 },
     );
     let mut linker = Linker::new(engine);
     for import in module.imports() {
@@ -220,19 +238,29 @@ fn start(engine: &Engine, module: &Module, seed: u64) -> (Store<World>, Instance
 
 #[test]
 fn no_call_and_no_answer_traps_the_module() {
+    try_all(&filter_wasm(), false);
+}
+
+#[test]
+fn no_call_and_no_body_traps_the_full_module() {
+    try_all(&full_wasm(), true);
+}
+
+fn try_all(wasm: &Path, is_full: bool) {
     const ROUNDS: u64 = 10;
     let engine = Engine::default();
-    let wasm = fs::read(filter_wasm()).expect("the filter is readable");
+    let wasm = fs::read(wasm).expect("the filter is readable");
     let module = Module::new(&engine, wasm).expect("the filter is a module");
     let mut calls = 0;
     for round in 0..ROUNDS {
-        let (mut store, instance) = start(&engine, &module, round);
+        let (mut store, instance) = start(&engine, &module, round, is_full);
         for step in 0..1_500 {
             let world = store.data_mut();
             let (name, count) = match (step, world.below(60)) {
                 (0..40, _) => [("proxy_on_context_create", 2), ("proxy_on_configure", 2)][step % 2],
                 (_, 0) => CALLS[0],
                 (_, 1) => CALLS[3],
+                (_, n) if is_full && n.is_multiple_of(3) => CALLS_OF_BODIES[usize::from(n < 9)],
                 (_, n) => CALLS[[2, 2, 4, 5, 5, 5, 6, 7][usize::try_from(n % 8).expect("small")]],
             };
             let arguments = arguments(world, name, count);
@@ -256,7 +284,7 @@ fn memory_that_is_not_there_is_null() {
     let engine = Engine::default();
     let wasm = fs::read(filter_wasm()).expect("the filter is readable");
     let module = Module::new(&engine, wasm).expect("the filter is a module");
-    let (mut store, instance) = start(&engine, &module, 0);
+    let (mut store, instance) = start(&engine, &module, 0, false);
     let malloc = instance.get_func(&store, "malloc").expect("malloc");
     for len in [0, i32::MAX, -1, i32::MIN, 1 << 30] {
         let mut results = [Val::I32(1)];
