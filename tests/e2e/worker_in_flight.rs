@@ -135,10 +135,11 @@ fn origin(has_ended: &Arc<AtomicBool>) -> String {
             "HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\nconnection: upgrade\r\n\r\n",
         ),
         "/socket" => {
-            request.send(
-                "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\
-                sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
-            );
+            let key = request.header("sec-websocket-key").expect("a handshake").to_owned();
+            let head =
+                "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade";
+            let accept = accept(&key);
+            request.send(format!("{head}\r\nsec-websocket-accept: {accept}\r\n\r\n"));
             while !has_ended.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(5));
             }
