@@ -20,7 +20,7 @@ const FILTER: [usize; envoy::MODULES.len()] = [980_000, 633_500, 994_000];
 
 /// Gzipped: the fourth is the glue code.
 const WORKER: [(&str, usize); 5] =
-    [(MAIN, 5_600), (POLICY, 300), (COMPILED, 300), ("build/index.js", 10_700), (WASM, 592_000)];
+    [(MAIN, 5_700), (POLICY, 300), (COMPILED, 300), ("build/index.js", 11_200), (WASM, 592_000)];
 
 /// Gzipped, of all uploaded files. Less than the sum of the ceilings: the files cannot all grow to
 /// their ceilings.
