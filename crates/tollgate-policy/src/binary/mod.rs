@@ -42,9 +42,9 @@ use base64ct::{Base64, Encoding};
 use siphasher::sip::SipHasher13;
 
 use crate::policy::compiled::Policy;
+use crate::spec::bounds::NO_REGEXES;
 use crate::spec::coded::{Coded, shape, variants};
 use crate::spec::policy::PolicySpec;
-use crate::spec::regex::NO_REGEXES;
 use crate::spec::surface::Surface;
 use tollgate_storage::Bytes;
 
@@ -78,9 +78,8 @@ pub enum NotCompiled {
         /// The requested surface.
         wanted: Surface,
     },
-    /// They are a policy with a regular expression, and this build has none.
-    NeedsRegexes,
-    /// They are intact, but no document has this content.
+    /// They are intact, but no document has this content. In a build without the feature `regex`,
+    /// which reads no regular expression, they are rather a policy that has one.
     Impossible,
 }
 
@@ -103,7 +102,7 @@ impl fmt::Display for NotCompiled {
                     "was compiled for the surface \"{compiled_for}\"; compile the policy with --surface {wanted}"
                 )
             }
-            Self::NeedsRegexes => f.write_str(NO_REGEXES),
+            Self::Impossible if cfg!(not(feature = "regex")) => f.write_str(NO_REGEXES),
             Self::Impossible => {
                 f.write_str("contains values that no policy can have; compile the policy again")
             }
@@ -162,21 +161,14 @@ impl Policy {
     /// ```
     pub fn read_compiled(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
         let Whole(rest) = opened(MAGIC, SHAPE, bytes, surface)?;
-        read_last(rest, surface)
+        read_last(rest, surface).ok_or(NotCompiled::Impossible)
     }
 }
 
 /// The policy in `rest`, which must end with it.
-fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Result<Policy, NotCompiled> {
+fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Option<Policy> {
     let spec = PolicySpec::read(&mut rest).filter(|_| rest.0.is_empty());
-    policy_of(spec.ok_or(NotCompiled::Impossible)?, surface)
-}
-
-fn policy_of(mut spec: PolicySpec, surface: Surface) -> Result<Policy, NotCompiled> {
-    if cfg!(not(feature = "regex")) && spec.count_regexes() > 0 {
-        return Err(NotCompiled::NeedsRegexes);
-    }
-    Policy::from_spec(spec, surface).ok_or(NotCompiled::Impossible)
+    Policy::from_spec(spec?, surface)
 }
 
 /// Appends a header, the output of `body`, and the checksum of both.

@@ -14,9 +14,7 @@ use base64ct::{Base64, Encoding};
 use tollgate_core::Span;
 
 use crate::binary::plugin::{Fleet, MAX_TIMEOUT, MIN_TIMEOUT, NamedPolicy, Plugin, is_visible};
-use crate::binary::{
-    MAGIC, MAX_COMPILED, NotCompiled, Whole, opened, policy_of, read_last, sealed,
-};
+use crate::binary::{MAGIC, MAX_COMPILED, NotCompiled, Whole, opened, read_last, sealed};
 use crate::policy::compiled::Policy;
 use crate::spec::coded::{Coded, fields, shape};
 use crate::spec::policy::PolicySpec;
@@ -61,16 +59,15 @@ impl ManyForm {
         }
     }
 
-    fn plugin(self, surface: Surface) -> Result<Plugin, NotCompiled> {
-        let policy = |spec: PolicySpec| policy_of(spec, surface);
+    fn plugin(self, surface: Surface) -> Option<Plugin> {
+        let policy = |spec: PolicySpec| Policy::from_spec(spec, surface);
         let named =
-            |NamedForm { name, policy: form }| Ok(NamedPolicy { name, policy: policy(form)? });
-        let named = self.named.into_iter().map(named).collect::<Result<Vec<_>, NotCompiled>>()?;
+            |NamedForm { name, policy: form }| Some(NamedPolicy { name, policy: policy(form)? });
+        let named = self.named.into_iter().map(named).collect::<Option<Vec<_>>>()?;
         let plugin = Plugin { named, ..Plugin::alone(policy(self.policy)?) };
         let is_secret_alone = plugin.named.is_empty() && self.hash_key.is_some();
         (is_secret_alone || NamedPolicy::are_apart(&plugin.named))
             .then(|| plugin.with_hash_key(self.hash_key))
-            .ok_or(NotCompiled::Impossible)
     }
 }
 
@@ -160,7 +157,7 @@ impl Plugin {
         if bytes.starts_with(MANY_MAGIC) {
             let Whole(mut rest) = opened(MANY_MAGIC, MANY_SHAPE, bytes, surface)?;
             let form = ManyForm::read(&mut rest).filter(|_| rest.0.is_empty());
-            return form.ok_or(NotCompiled::Impossible)?.plugin(surface);
+            return form.and_then(|form| form.plugin(surface)).ok_or(NotCompiled::Impossible);
         }
         if !bytes.starts_with(PLUGIN_MAGIC) {
             return Policy::read_compiled(bytes, surface).map(Self::alone);
@@ -168,7 +165,7 @@ impl Plugin {
         let Whole(mut rest) = opened(PLUGIN_MAGIC, PLUGIN_SHAPE, bytes, surface)?;
         let hash_key = Option::read(&mut rest).ok_or(NotCompiled::Impossible)?;
         let fleet = Fleet::read(&mut rest).ok_or(NotCompiled::Impossible)?;
-        let policy = read_last(rest, surface)?;
+        let policy = read_last(rest, surface).ok_or(NotCompiled::Impossible)?;
         Ok(Self { fleet: Some(fleet), ..Self::alone(policy) }.with_hash_key(hash_key))
     }
 }

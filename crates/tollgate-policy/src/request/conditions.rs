@@ -8,9 +8,9 @@ use crate::facts::Facts;
 use crate::policy::index::IndexedBy;
 use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
+use crate::spec::bounds::MAX_SEARCHED;
 use crate::spec::conditions::{Condition, Conditions};
 use crate::spec::descriptor::{Entries, EntryMatcher};
-use crate::spec::regex::MAX_SEARCHED;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::path::{Pattern, all};
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::facts::Facts;
 use crate::request::lazy::Request;
-use crate::spec::regex::MAX_SEARCHED;
+use crate::spec::bounds::MAX_SEARCHED;
 use crate::spec::wanted::Matcher;
 use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::header::{credentials, is_credentials, split_scheme};

@@ -29,3 +29,16 @@ pub const MAX_SHARDS: u32 = 32;
 pub const MAX_VALUES: usize = 10_000;
 /// The longest value that Envoy's table can hold, in bytes: a bucket holds 65,535 words.
 pub const MAX_VALUE_LEN: usize = 65_535 * tollgate_storage::WORD;
+/// The longest expression, in bytes.
+pub const MAX_REGEX: usize = 256;
+/// The most different expressions of a policy: each takes at most 19 KB for its program and 22 KB
+/// for the states of each search at the same time.
+pub const MAX_REGEXES: usize = 64;
+/// The longest value that is searched, in bytes: the worst expression takes 39 million instructions
+/// for 1 KiB, a usual one 900,000.
+pub const MAX_SEARCHED: usize = 2048;
+
+/// Why a build without the feature `regex` has no policy with a regular expression; a sentence
+/// without its subject.
+pub const NO_REGEXES: &str =
+    "needs regular expressions, which this module does not have; use one that is built with them";

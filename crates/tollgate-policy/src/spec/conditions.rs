@@ -12,7 +12,6 @@ use core::fmt;
 
 use crate::spec::descriptor::{Entries, EntryMatcher};
 use crate::spec::fact::Fact;
-use crate::spec::regex::Regex;
 use crate::spec::scalar::{HeaderName, Method};
 use crate::spec::wanted::{Asn, Country, Host, Matcher};
 use tollgate_http_syntax::address::Cidr;
@@ -74,32 +73,7 @@ impl Conditions {
     }
 }
 
-impl Conditions {
-    /// Their regular expressions.
-    pub(crate) fn regexes(&mut self) -> impl Iterator<Item = &mut Regex> {
-        self.0.iter_mut().flat_map(Condition::regexes)
-    }
-}
-
 impl Condition {
-    /// Its regular expressions.
-    fn regexes(&mut self) -> Vec<&mut Regex> {
-        match self {
-            Self::Header(_, wanted) | Self::Query(_, wanted) => {
-                wanted.items_mut().filter_map(Matcher::regex).collect()
-            }
-            Self::Descriptor(_, wanted) => {
-                wanted.iter_mut().flat_map(EntryMatcher::regexes).collect()
-            }
-            Self::Entries(list) | Self::Beside(list) => {
-                let entries = list.iter_mut().flat_map(|entries| &mut entries.0);
-                entries.flat_map(|it| &mut it.wanted).flat_map(EntryMatcher::regexes).collect()
-            }
-            Self::Methods(_) | Self::Hosts(_) | Self::Paths(_) | Self::ClientCidrs(_) => Vec::new(),
-            Self::Routes(_) | Self::Countries(_) | Self::Asns(_) | Self::Domain(_) => Vec::new(),
-        }
-    }
-
     /// The field of the document that sets this condition.
     pub const fn field(&self) -> &'static str {
         match self {

@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::facts::Entry;
-use crate::spec::regex::Regex;
 use crate::spec::wanted::Matcher;
 
 /// The most entries of one descriptor that a condition names; services see two or three.
@@ -76,11 +75,6 @@ impl EntryMatcher {
         self.form.matches(value) && !self.not.iter().any(|form| form.matches(value))
     }
 
-    /// Its regular expressions.
-    pub(crate) fn regexes(&mut self) -> impl Iterator<Item = &mut Regex> {
-        [&mut self.form].into_iter().chain(&mut self.not).filter_map(Form::regex)
-    }
-
     /// True when a value is searched.
     pub(crate) fn has_regex(&self) -> bool {
         let is_one = |form: &Form| matches!(form, Form::Plain(Matcher::Match(_)));
@@ -95,13 +89,6 @@ impl EntryMatcher {
 }
 
 impl Form {
-    const fn regex(&mut self) -> Option<&mut Regex> {
-        match self {
-            Self::Plain(matcher) => matcher.regex(),
-            Self::Like(_) => None,
-        }
-    }
-
     fn matches(&self, value: &[u8]) -> bool {
         match self {
             Self::Plain(matcher) => matcher.matches(value),

@@ -32,6 +32,9 @@ pub(crate) mod implication;
 pub(crate) mod conditions;
 pub(crate) mod descriptor;
 pub(crate) mod wanted;
+#[cfg(feature = "regex")]
+mod regexes;
+#[cfg_attr(not(feature = "regex"), path = "no_regex.rs")]
 pub(crate) mod regex;
 pub(crate) mod fact;
 pub(crate) mod scope;
@@ -49,7 +52,8 @@ pub use crate::stable_hash::stable_hash;
 pub use action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 pub use bounds::{
     MAX_ANY_OF, MAX_EXEMPT, MAX_FLEET_RULES, MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_QUOTAS,
-    MAX_RULES, MAX_SETS, MAX_SHARDS, MAX_TIERS, MAX_VALUE_LEN, MAX_VALUES,
+    MAX_REGEX, MAX_REGEXES, MAX_RULES, MAX_SEARCHED, MAX_SETS, MAX_SHARDS, MAX_TIERS,
+    MAX_VALUE_LEN, MAX_VALUES, NO_REGEXES,
 };
 pub use charging::{Charging, OnAbort, ResponseCharge, Statuses};
 pub use client_ip::{ClientAddress, Source, Trust};
@@ -75,7 +79,7 @@ pub use policy::{Fixed, GroupSpec, PolicySpec, ResponseSpec, SettingsSpec};
 pub use problem::{Problem, Problems};
 pub use quota::{QuotaProblem, QuotaSpec, parts_of, with_holds};
 pub use quote::{MAX_QUOTED, quoted_text};
-pub use regex::{MAX_REGEX, MAX_REGEXES, MAX_SEARCHED, NO_REGEXES, Regex};
+pub use regex::Regex;
 pub use response::{BodyFormat, HeaderGeneration};
 pub use rule::{FALLBACK, RecordSpec, RuleSpec, RuleTerms, SetSpec, TierSpec};
 pub use scalar::{Bounded, CookieName, HeaderName, MAX_NAME, MAX_WAIT, Method, Name, is_visible};

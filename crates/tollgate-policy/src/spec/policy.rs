@@ -4,13 +4,11 @@
 //! here, so no spec contradicts itself in them. [`Policy::from_spec`](crate::Policy::from_spec)
 //! computes them.
 
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::spec::action::Action;
 use crate::spec::bounds::{MAX_EXEMPT, MAX_PATH_SEGMENTS, MAX_RULES};
 use crate::spec::bounds::{MAX_SETS, MAX_SHARDS};
 use crate::spec::client_ip::{ClientAddress, Source, Trust};
@@ -21,7 +19,6 @@ use crate::spec::jwt::{Jwk, Jwt};
 use crate::spec::key_item::{KeyPart, is_key};
 use crate::spec::limits::Limits;
 use crate::spec::problem::Problem;
-use crate::spec::regex::{Programs, Regex};
 use crate::spec::response::{BodyFormat, HeaderGeneration};
 use crate::spec::rule::RuleSpec;
 use crate::spec::scalar::{HeaderName, MAX_WAIT};
@@ -188,38 +185,6 @@ impl PolicySpec {
     #[must_use]
     pub fn place_of(&self, rule: usize) -> usize {
         self.rules.get(rule).map_or(rule, |rule| rule.terms.place.into())
-    }
-
-    /// All its regular expressions, in conditions and in keys.
-    fn regexes(&mut self) -> impl Iterator<Item = &mut Regex> {
-        let of_rules = self.rules.iter_mut().flat_map(|rule| {
-            let tiers = rule.tiers.iter_mut().flat_map(|tier| &mut tier.when);
-            let priorities = match &mut rule.terms.action {
-                Action::Delay(delay) => delay.priority.as_mut_slice(),
-                Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => &mut [],
-            };
-            rule.terms.when.iter_mut().chain(&mut rule.terms.unless).chain(tiers).chain(priorities)
-        });
-        let of_deny = self.deny.iter_mut().flat_map(|it| it.when.iter_mut().chain(&mut it.unless));
-        let conditions = self.exempt.iter_mut().chain(of_rules).chain(of_deny);
-        let parts = self.groups.iter_mut().flat_map(|group| &mut group.key).chain(&mut self.tenant);
-        conditions.flat_map(Conditions::regexes).chain(parts.filter_map(|part| part.regex.as_mut()))
-    }
-
-    /// The number of its regular expressions whose texts differ.
-    pub fn count_regexes(&mut self) -> usize {
-        let mut texts = BTreeSet::new();
-        self.regexes().for_each(|regex| {
-            texts.insert(regex.text());
-        });
-        texts.len()
-    }
-
-    /// Gives every regular expression its program: one for all with the same text. False for more
-    /// expressions than a policy may have, or where there are none in this build.
-    pub(crate) fn compile_regexes(&mut self) -> bool {
-        let mut programs = Programs::default();
-        self.regexes().all(|regex| programs.give(regex))
     }
 
     /// True when it contains no more than a document may. This is checked before anything is built:

@@ -6,30 +6,17 @@
 //! of the value. Programs are not part of a policy's bytes. Deliberately absent: a search in a
 //! value of more than [`MAX_SEARCHED`] bytes, which the callers refuse.
 //!
-//! Without the feature `regex` no expression can be compiled, so no policy has one.
+//! Without the feature `regex` the file `no_regex.rs` is in the place of this one.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::spec::bounds::MAX_REGEX;
 use crate::spec::coded::{Coded, shape};
 use program::Program;
 use tollgate_storage::Bytes;
-
-/// The longest expression, in bytes.
-pub const MAX_REGEX: usize = 256;
-/// The most different expressions of a policy: each takes at most 19 KB for its program and 22 KB
-/// for the states of each search at the same time.
-pub const MAX_REGEXES: usize = 64;
-/// The longest value that is searched, in bytes: the worst expression takes 39 million instructions
-/// for 1 KiB, a usual one 900,000.
-pub const MAX_SEARCHED: usize = 2048;
-
-/// Why a build without the feature `regex` has no policy with a regular expression; a sentence
-/// without its subject.
-pub const NO_REGEXES: &str =
-    "needs regular expressions, which this module does not have; use one that is built with them";
 
 /// A regular expression. Equal texts are equal expressions.
 #[derive(Clone, Debug)]
@@ -117,29 +104,25 @@ impl Regex {
         self.program.as_ref().is_some_and(|program| program.is_match(value))
     }
 
+    /// Builds its program.
+    ///
+    /// # Errors
+    /// Why it is not a regular expression.
+    pub(crate) fn build(&mut self) -> Result<(), String> {
+        self.program = Some(Program::new(&self.text)?);
+        Ok(())
+    }
+
+    /// Takes the program of an equal expression.
+    pub(crate) fn share(&mut self, equal: &Self) {
+        self.program.clone_from(&equal.program);
+    }
+
     /// Where `value` has the group, or else the whole match of an expression without a group;
     /// `None` without a match, and where the match has no part in the group.
     pub fn part(&self, value: &[u8]) -> Option<Range<usize>> {
         debug_assert!(self.program.is_some(), "a policy has the programs of its expressions");
         self.program.as_ref()?.part(value)
-    }
-}
-
-/// The programs of a policy: one for all expressions with the same text.
-#[derive(Debug, Default)]
-pub(crate) struct Programs(Vec<Regex>);
-
-impl Programs {
-    /// Gives `regex` its program; false for more than [`MAX_REGEXES`] different expressions.
-    pub(crate) fn give(&mut self, regex: &mut Regex) -> bool {
-        if let Some(known) = self.0.iter().find(|known| **known == *regex) {
-            regex.program.clone_from(&known.program);
-            return true;
-        }
-        let Ok(program) = Program::new(&regex.text) else { return false };
-        regex.program = Some(program);
-        self.0.push(regex.clone());
-        self.0.len() <= MAX_REGEXES
     }
 }
 
@@ -152,12 +135,7 @@ impl Coded for Regex {
     }
 
     fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        let text = String::read(from)?;
-        if cfg!(feature = "regex") {
-            return Self::new(&text).ok();
-        }
-        // The policy is refused with the reason.
-        (text.len() <= MAX_REGEX).then_some(Self { text, program: None })
+        Self::new(&String::read(from)?).ok()
     }
 }
 
@@ -247,34 +225,6 @@ fn group(text: &str) -> Option<&str> {
     None
 }
 
-#[cfg(not(feature = "regex"))]
-mod program {
-    use super::*;
-
-    /// There is none.
-    #[derive(Clone, Debug)]
-    pub(super) enum Program {}
-
-    impl Program {
-        pub(super) fn new(_: &str) -> Result<Self, String> {
-            Err(NO_REGEXES.into())
-        }
-
-        pub(super) const fn groups(&self) -> usize {
-            match *self {}
-        }
-
-        pub(super) const fn is_match(&self, _: &[u8]) -> bool {
-            match *self {}
-        }
-
-        pub(super) const fn part(&self, _: &[u8]) -> Option<Range<usize>> {
-            match *self {}
-        }
-    }
-}
-
-#[cfg(feature = "regex")]
 mod program {
     use alloc::borrow::Cow;
     use alloc::string::ToString;
@@ -354,7 +304,7 @@ mod tests {
 
     fn compiled(text: &str) -> Regex {
         let mut regex = Regex::new(text).unwrap_or_else(|why| panic!("{text}: {why}"));
-        assert!(Programs::default().give(&mut regex));
+        regex.build().unwrap();
         regex
     }
 
@@ -459,20 +409,6 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
-    }
-
-    #[test]
-    fn one_program_serves_equal_texts_and_their_number_is_bounded() {
-        let mut programs = Programs::default();
-        for round in 0..3 {
-            for i in 0..MAX_REGEXES {
-                let mut regex = Regex::new(&i.to_string()).unwrap();
-                assert!(programs.give(&mut regex), "{round} {i}");
-                assert!(regex.is_match(b"0123456789") || i > 9, "{i}");
-            }
-            assert_eq!(programs.0.len(), MAX_REGEXES);
-        }
-        assert!(!programs.give(&mut Regex::new("a").unwrap()));
     }
 
     #[test]

@@ -81,14 +81,6 @@ impl Matcher {
         }
     }
 
-    /// Its regular expression.
-    pub(crate) const fn regex(&mut self) -> Option<&mut Regex> {
-        match self {
-            Self::Match(regex) => Some(regex),
-            Self::Present | Self::Exact(_) | Self::Prefix(_) => None,
-        }
-    }
-
     /// True when a value is searched.
     pub const fn is_regex(&self) -> bool {
         matches!(self, Self::Match(_))
