@@ -297,7 +297,6 @@ mod program {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
     use alloc::vec;
 
     use super::*;
