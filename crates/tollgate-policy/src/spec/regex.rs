@@ -4,7 +4,7 @@
 //! no byte ends a match: `.` matches any byte, `\w`, `\d`, `\s` and `(?i)` know ASCII alone. An
 //! expression is text of ASCII, compiled once per policy, and the search takes time in the length
 //! of the value. Programs are not part of a policy's bytes. Deliberately absent: a search in a
-//! value of more than [`MAX_SEARCHED`] bytes, which the callers refuse.
+//! value of more than [`MAX_SEARCHED`](crate::spec::MAX_SEARCHED) bytes, which callers refuse.
 //!
 //! Without the feature `regex` the file `no_regex.rs` is in the place of this one.
 
