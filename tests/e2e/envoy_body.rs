@@ -161,7 +161,12 @@ fn leave_after(envoy: &Envoy, request: &Request, end: &[u8]) {
 #[test]
 fn a_response_that_breaks_off_costs_what_it_showed() {
     let head = |kind: &str| {
-        Part::Bytes(format!("HTTP/1.1 200 OK\r\n{kind}\r\ncontent-length: 999\r\n\r\n").into())
+        Part::Bytes(
+            format!(
+                "HTTP/1.1 200 OK\r\n{kind}\r\nconnection: close\r\ncontent-length: 999\r\n\r\n"
+            )
+            .into(),
+        )
     };
     let event = Part::Bytes(b"data: {\"usage\": {\"in\": 7, \"out\": 2}}\n\n".into());
     let next = Part::Bytes(b"data: {\"usage\": {\"in\": 8".into());
@@ -248,7 +253,9 @@ fn a_body_of_a_hundred_megabytes_takes_no_memory() {
 #[test]
 fn a_header_may_be_a_trailer() {
     let chunked = |fields: &str, trailers: &str| {
-        let head = format!("HTTP/1.1 200 OK\r\n{fields}transfer-encoding: chunked\r\n\r\n");
+        let head = format!(
+            "HTTP/1.1 200 OK\r\n{fields}connection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
         vec![
             Part::Bytes(head.into_bytes()),
             Part::Bytes(format!("2\r\nok\r\n0\r\n{trailers}\r\n").into()),

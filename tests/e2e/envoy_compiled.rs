@@ -100,7 +100,7 @@ fn what_is_no_policy_of_this_module_is_refused_in_words() {
 // Guards: a policy that is enforced without its regular expressions.
 #[test]
 fn a_regular_expression_is_refused_by_name() {
-    const WHY: &str = "needs regular expressions, which this module does not have; use one that is built with them";
+    const WHY: &str = "needs regular expressions, which this build does not have; in Envoy use tollgate-envoy-full.wasm";
     let expression = json!({"match": "^a$"});
     let mut searched = policy(1);
     searched["rules"][0]["when"] = json!({"headers": {"x-a": expression}});

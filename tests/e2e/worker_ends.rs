@@ -181,7 +181,9 @@ fn a_client_that_leaves_pays_for_what_was_sent() {
             if request.target == "/none" {
                 return request.answer("204 No Content", "", "");
             }
-            request.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {ALL}\r\n\r\n"));
+            request.send(format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {ALL}\r\nconnection: close\r\n\r\n"
+            ));
             let piece = vec![b'x'; 64 << 10];
             while sent.load(Ordering::SeqCst) < ALL && request.try_send(&piece) {
                 sent.fetch_add(piece.len() as u64, Ordering::SeqCst);
@@ -223,7 +225,7 @@ fn a_stream_is_not_delayed_and_its_time_is_counted() {
                 if request.target == "/none" {
                     return request.answer("204 No Content", "", "");
                 }
-                request.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n");
+                request.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n");
                 for event in 0..5_u64 {
                     while go.load(Ordering::SeqCst) < event {
                         thread::sleep(gone);

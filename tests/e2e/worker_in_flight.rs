@@ -145,7 +145,8 @@ fn origin(has_ended: &Arc<AtomicBool>) -> String {
             }
         }
         "/endless" => {
-            request.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+            request
+                .send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n");
             while request.try_send("5\r\npiece\r\n") {
                 thread::sleep(Duration::from_millis(1));
             }

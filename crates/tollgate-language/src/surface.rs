@@ -52,6 +52,8 @@ pub(crate) struct Traits {
     pub(crate) no_response_body: Option<&'static str>,
     /// The warning for such a cost there: what reads it.
     pub(crate) reads_body: Option<&'static str>,
+    /// The warning for regular expressions there.
+    pub(crate) searches: Option<&'static str>,
     /// The warning for such a limit there: what callers have to do.
     pub(crate) ends_reported: Option<&'static str>,
     /// There is one count for all clients, whatever the scope.
@@ -99,6 +101,10 @@ const ENVOY: Traits = Traits {
         "is in the body of the response, which the module tollgate-envoy-full.wasm alone reads: tollgate-envoy.wasm and \
          tollgate-envoy-slim.wasm refuse this policy",
     ),
+    searches: Some(
+        "have regular expressions, for which Envoy needs the module tollgate-envoy-full.wasm: tollgate-envoy.wasm and \
+         tollgate-envoy-slim.wasm refuse this policy",
+    ),
     ends_reported: None,
     is_one_node: false,
 };
@@ -136,6 +142,7 @@ const WORKER: Traits = Traits {
          {\"header\": name}",
     ),
     reads_body: None,
+    searches: None,
     no_response_metadata: Some(
         "exists in Envoy only; a Worker has no filters that set it: use {\"header\": name}, \"bytes\" or \"duration\"",
     ),
@@ -171,6 +178,7 @@ const LIBRARY: Traits = Traits {
     no_response_metadata: None,
     no_response_body: None,
     reads_body: None,
+    searches: None,
     ends_reported: None,
     is_one_node: false,
 };
@@ -210,6 +218,7 @@ const SERVER: Traits = Traits {
     no_response_metadata: None,
     no_response_body: None,
     reads_body: None,
+    searches: None,
     ends_reported: Some(
         "is for callers of POST /check: they confirm a request in flight by POST /check/renew and end it by POST /check/done; \
          a server with ext_authz, forward auth or the rate limit service among its protocols does not start with it",

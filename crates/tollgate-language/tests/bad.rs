@@ -56,7 +56,7 @@ const NO_MESSAGES: &[&str] = &[
     " matching {:?}",             // in explanations
     "regular expression",         // part of the shape of a compiled policy
     // Built without regular expressions, which no test is.
-    "needs regular expressions, which this module does not have; use one that is built with them",
+    "needs regular expressions, which this build does not have; in Envoy use tollgate-envoy-full.wasm",
     // No document leads there.
     "has no mistake, but no policy could be made from it; please report this",
     // A window out of range is reported by `Window` before the core sees it.

@@ -96,6 +96,9 @@ fn spec_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Opti
             "have {regexes} different regular expressions with the rest of the policy; use at most {MAX_REGEXES}"
         ));
     }
+    if let (Some(message), 1..) = (traits.searches, regexes) {
+        warned.field("rules").problem(message.into());
+    }
     warnings::of_spec(&spec, &left, &warned);
     spec.warnings = noted.into_inner().in_order(node).0;
     Some(spec)

@@ -40,5 +40,4 @@ pub const MAX_SEARCHED: usize = 2048;
 
 /// Why a build without the feature `regex` has no policy with a regular expression; a sentence
 /// without its subject.
-pub const NO_REGEXES: &str =
-    "needs regular expressions, which this module does not have; use one that is built with them";
+pub const NO_REGEXES: &str = "needs regular expressions, which this build does not have; in Envoy use tollgate-envoy-full.wasm";

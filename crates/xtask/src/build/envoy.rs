@@ -43,10 +43,10 @@ const SLIM: Module = Module {
     exports: &[EXPORTS],
     folder: "slim",
 };
-/// It also reads the bodies and trailers of responses.
+/// It also reads the bodies and trailers of responses, and has regular expressions.
 const FULL: Module = Module {
     file: "tollgate-envoy-full.wasm",
-    features: &["--features", "body"],
+    features: &["--features", "body,regex"],
     exports: &[EXPORTS, EXPORTS_FULL],
     folder: "full",
 };
