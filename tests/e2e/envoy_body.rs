@@ -92,7 +92,7 @@ fn a_body_settles_the_cost_that_it_shows() {
     let twice = br#"{"usage": {"in": 1, "out": 0}, "usage": {"in": 2, "out": 0}}"#;
     let same = br#"{"usage": {"in": 1, "out": 0}, "\u0075sage": {"in": 1, "out": 0}}"#;
     let deep = [&b"["[..]; 65].concat();
-    let bytes = b"{\"a\": \"\xff\\ud800\", \"usage\": {\"in\": 4, \"out\": 1}}";
+    let bytes = b"{\"a\": \"\xff\\ud800\", \"usage\": {\"in\": 4, \"out\": 2}}";
     let lines = b"{\"usage\": {\"in\": 1, \"out\": 1}}\n{\"usage\": {\"in\": 2, \"out\": 1}, \"done\": true}\n";
     let problem = "Content-Type: Application/Problem+JSON; charset=utf-8";
     let gzip = "content-encoding: gzip";
@@ -111,7 +111,7 @@ fn a_body_settles_the_cost_that_it_shows() {
         ("/twice", &[JSON], twice, 9999, 10),
         ("/same", &[JSON], same, 9999, 1),
         ("/deep", &[JSON], &deep, 9999, 10),
-        ("/bytes", &[JSON], bytes, 9999, 10),
+        ("/bytes", &[JSON], bytes, 9999, 16),
         ("/cut", &[JSON], &BODY[..BODY.len() - 1], 9999, 10),
         ("/gzip", &[JSON, gzip], BODY, 9999, 10),
         ("/plain", &[JSON, "content-encoding: identity"], BODY, 9999, 23),
@@ -301,4 +301,62 @@ fn the_other_modules_refuse_a_cost_in_the_body_by_name() {
     let log = server.log();
     let line = "rules[0].cost.actual: needs the module tollgate-envoy-full.wasm";
     assert!(log.contains(line), "{log}");
+}
+
+/// The policy of a recipe in docs/recipes.md.
+fn recipe(heading: &str) -> Value {
+    let (_, rest) = RECIPES.split_once(&format!("\n## {heading}\n")).expect("the recipe");
+    let (_, rest) = rest.split_once("```json\n").expect("its policy");
+    serde_json::from_str(rest.split_once("```").expect("its end").0).expect("JSON")
+}
+
+const RECIPES: &str = include_str!("../../docs/recipes.md");
+
+// The recipe in front of a model server that streams: a month's tokens by what the stream shows,
+// four streams at once, and ten minutes out after 20 wrong keys.
+#[test]
+fn a_model_server_that_streams_has_a_budget_and_four_places() {
+    let mut policy = recipe("A model server: a budget, four at once, and no guessed keys");
+    policy["rules"][1]["cost"]["actual"] = json!({"json": ["/usage/total_tokens"]});
+    let events = b"data: {\"choices\": [{\"delta\": {\"content\": \"Hi\"}}]}\n\n\
+        data: {\"choices\": [], \"usage\": {\"total_tokens\": 5000}}\n\ndata: [DONE]\n\n";
+    let head = format!("HTTP/1.1 200 OK\r\n{STREAM}\r\nconnection: close\r\n\r\ndata: {{}}\n\n");
+    let wrong = "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let origin = Scripted::start(HashMap::from([
+        ("/v1/chat".to_owned(), answer(&[STREAM], events, 7)),
+        ("/v1/held".to_owned(), vec![Part::Bytes(head.into_bytes()), Part::Hold]),
+        ("/v1/wrong".to_owned(), vec![Part::Bytes(wrong.into())]),
+    ]));
+    let envoy = start(&policy, &origin);
+    let send = |path: &str| envoy.client().send(&Request::post(path, "{}").header("x-user", "ann"));
+    let left = || {
+        let answer = send("/v1/chat");
+        let field = answer.header("ratelimit").expect("the field");
+        let (_, rest) = field.split_once("\"tokens\";r=").expect("the tokens");
+        (answer.status, rest.split(';').next().expect("a number").parse::<u64>().expect("a number"))
+    };
+    // What is left is after the estimate of 1,000; the stream showed 5,000.
+    assert_eq!(left(), (200, 999_000));
+    assert_eq!(left(), (200, 994_000));
+
+    let mut held: Vec<_> = (0..4).map(|_| envoy.client()).collect();
+    for client in &mut held {
+        client.start(&Request::post("/v1/held", "{}").header("x-user", "ann")).expect("taken");
+    }
+    wait_until("four streams run", READY_WITHIN, || (origin.heads().len() == 6).then_some(()));
+    let denied = send("/v1/chat");
+    assert_eq!((denied.status, denied.header("retry-after")), (429, None));
+    assert!(denied.text().contains("tokens.concurrency"), "{}", denied.text());
+    drop(held);
+    let next =
+        wait_until("a place is free", READY_WITHIN, || Some(left()).filter(|it| it.0 == 200));
+    // The four clients that left pay the estimate.
+    assert_eq!(next.1, 994_000 - 4_000 - 4_000 - 1_000);
+
+    for _ in 0..20 {
+        assert_eq!(send("/v1/wrong").status, 401);
+    }
+    let out = send("/v1/chat");
+    let wait: u64 = out.header("retry-after").and_then(|it| it.parse().ok()).expect("a wait");
+    assert!(out.status == 429 && wait.abs_diff(600) <= 1, "{} {wait}", out.status);
 }

@@ -63,8 +63,8 @@ const KINDS: [Kind; 17] = [
         [1_240.0, 1.455e6],
         ByNumber,
     ),
-    Kind(ENTRIES, "unknown", "records of an unknown policy", [1_560.0, 170e3], ByNumber),
-    Kind(ENTRIES, "carried", "records of an earlier policy", [3_610.0, 2.06e6], ByNumber),
+    Kind(ENTRIES, "unknown", "records of an unknown policy", [1_560.0, 175e3], ByNumber),
+    Kind(ENTRIES, "carried", "records of an earlier policy", [3_640.0, 2.12e6], ByNumber),
 ];
 
 /// How many entries there are.
