@@ -35,7 +35,7 @@ use std::{
 };
 
 /// The most bytes that the page fetches before the user acts, gzipped: a second on a slow phone.
-pub const FIRST_LOAD: usize = 460_000;
+pub const FIRST_LOAD: usize = 500_000;
 
 /// The permissions of the page and its files: one line. The page contains it, so that it holds on
 /// any server; our server and the Worker send it with every file.
