@@ -2,7 +2,7 @@
 //! any bytes and any length, evades a rule or gains an exemption.
 
 use tollgate_policy::spec::{MAX_SEARCHED, Regex};
-use tollgate_policy::{Disposition, GivenKey, Surface};
+use tollgate_policy::{Disposition, GivenKey, Plan, Surface};
 
 use crate::support::{Request, Surfaced, get};
 
@@ -310,4 +310,40 @@ fn the_bound_of_a_value_is_what_clients_are_told() {
     let told = tollgate_policy::Malformed::Long.detail();
     assert!(told.contains(&MAX_SEARCHED.to_string()), "{told}");
     assert!(Regex::new("^a$").is_ok());
+}
+
+/// The white space after a scheme does not hide what is searched for.
+#[test]
+fn credentials_are_searched_in_one_form_too() {
+    let when = r#"{"headers": {"authorization": {"match": "(?i)^bearer free-"}}}"#;
+    let counts = document("", &format!(r#""key": [], "when": {when}"#));
+    let bearer = |value: &str| at("/").header("authorization", value);
+    let free = ["Bearer free-1", "Bearer  free-1", "bEARER\tfree-1", "Bearer \t free-2"];
+    assert_eq!(answers(&counts, free.map(bearer)), [PASS, DENIED, DENIED, DENIED]);
+    assert_eq!(answers(&counts, [bearer("Bearer gold"), bearer("Bearer gold")]), [PASS, PASS]);
+    let key = counting(r#"{"header": "authorization", "match": "(?i)^Bearer (.+)$"}"#);
+    assert_eq!(answers(&key, free.map(bearer)), [PASS, DENIED, DENIED, PASS]);
+}
+
+/// Each value of a parameter is a search, and a target can have thousands of empty ones.
+#[test]
+fn many_values_are_as_long_as_one() {
+    let when = r#"{"query": {"q": {"match": "^a"}}}"#;
+    let counts = document("", &format!(r#""key": [], "when": {when}"#));
+    let many = |count: usize| at(&format!("/?{}", "q&".repeat(count)));
+    assert_eq!(answers(&counts, [many(MAX_SEARCHED + 1)]), [BAD]);
+    assert_eq!(answers(&counts, [many(MAX_SEARCHED)]), [PASS]);
+}
+
+/// The entry of a tenant is found by the part of the path that names it.
+#[test]
+fn a_tenant_is_named_by_what_the_expression_finds() {
+    let part = r#"{"path": {"match": "^/t/([^/]+)"}}"#;
+    let head = format!(r#""tenant": {part},"#);
+    let document = document(&head, &format!(r#""key": [{part}]"#));
+    let policy = tollgate_language::compile(&document, Surface::Library).unwrap();
+    let mut plan = Plan::new();
+    policy.plan(&at("/t/acme/x"), &mut plan);
+    let id = plan.tenant().unwrap().id().to_vec();
+    assert_eq!(policy.tenants().unwrap().id("acme"), Some(id));
 }

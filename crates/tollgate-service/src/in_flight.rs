@@ -143,6 +143,9 @@ const OFF: &str = "reports about requests in flight are off: they need the secre
 
 const UNKNOWN: &str = "is not an id of a request in flight that this deployment gave out";
 
+/// Where a count did not reply, a request is confirmed again after this part of the usual time.
+pub const AGAIN_AFTER: u64 = 4;
+
 /// The result of a confirmation in every count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewal {
@@ -150,7 +153,10 @@ pub enum Renewal {
     Counted(InFlight),
     /// Nothing counts it any more, because it was confirmed too late.
     Expired,
-    /// A count did not reply.
+    /// Some counts did not reply. Those that did still count it by these receipts, which are to be
+    /// confirmed soon; the others have their earlier ones.
+    Partly(InFlight),
+    /// No count replied.
     Silent,
 }
 
@@ -159,27 +165,35 @@ impl Renewal {
     /// counted there, empty when nothing is; `None` is a count that did not reply.
     #[must_use]
     pub fn of(in_flight: &InFlight, each: Vec<Option<Vec<u8>>>) -> Self {
-        let Some(receipts) = each.into_iter().collect::<Option<Vec<_>>>() else {
+        let silent = each.iter().filter(|reply| reply.is_none()).count();
+        if silent == each.len() {
             return Self::Silent;
+        }
+        let newest = |((name, before), reply): (&([u8; 32], Vec<u8>), Option<Vec<u8>>)| {
+            (*name, reply.unwrap_or_else(|| before.clone()))
         };
-        let named = in_flight.counts.iter().map(|(name, _)| *name).zip(receipts);
-        let counts: Vec<_> = named.filter(|(_, receipt)| !receipt.is_empty()).collect();
+        let newest = in_flight.counts.iter().zip(each).map(newest);
+        let counts: Vec<_> = newest.filter(|(_, receipt)| !receipt.is_empty()).collect();
         if counts.is_empty() {
             return Self::Expired;
         }
-        Self::Counted(InFlight { number: in_flight.number, counts })
+        let renewed = InFlight { number: in_flight.number, counts };
+        if silent > 0 { Self::Partly(renewed) } else { Self::Counted(renewed) }
     }
 
     /// The response: `{"result","id","renew_after_ms"}`.
     #[must_use]
     pub fn answer(&self, sealer: &Sealer) -> ApiResponse {
+        let renewed = |in_flight: &InFlight, sooner: u64| {
+            let InFlightId { id, renew_after_ms: after } = in_flight.seal(sealer);
+            let after = after.checked_div(sooner).unwrap_or(after);
+            ApiResponse::json(format!(
+                "{{\"result\":\"renewed\",\"id\":\"{id}\",\"renew_after_ms\":{after}}}"
+            ))
+        };
         match self {
-            Self::Counted(in_flight) => {
-                let InFlightId { id, renew_after_ms: after } = in_flight.seal(sealer);
-                ApiResponse::json(format!(
-                    "{{\"result\":\"renewed\",\"id\":\"{id}\",\"renew_after_ms\":{after}}}"
-                ))
-            }
+            Self::Counted(in_flight) => renewed(in_flight, 1),
+            Self::Partly(in_flight) => renewed(in_flight, AGAIN_AFTER),
             Self::Expired => ApiResponse::json("{\"result\":\"expired\"}".to_string()),
             Self::Silent => silent("a count does not answer; renew again with the same id"),
         }
@@ -303,10 +317,18 @@ mod tests {
             format!("{{\"result\":\"renewed\",\"id\":\"{id}\",\"renew_after_ms\":20000}}")
         );
         assert_eq!(of([Some(b""), Some(b"")]).answer(&ours).body, r#"{"result":"expired"}"#);
-        for each in [[None, Some(receipt)], [Some(&b""[..]), None]] {
-            let answer = of(each).answer(&ours);
-            assert_eq!((answer.status, answer.fields.get("retry-after")), (503, Some("1")));
-        }
+        // A count that does not reply keeps its receipt, and does not cost the others theirs.
+        let [first, last] = [0, 1].map(|i| sent.counts[i].clone());
+        let newer = receipt.iter().rev().copied().collect::<Vec<_>>();
+        let partly = |counts| Renewal::Partly(InFlight { number: 42, counts });
+        assert_eq!(of([None, Some(&newer)]), partly(vec![first, ([8; 32], newer.clone())]));
+        assert_eq!(of([Some(b""), None]), partly(vec![last]));
+        let InFlightId { id, .. } = rest.seal(&ours);
+        let answer = partly(rest.counts).answer(&ours).body;
+        let soon = format!("{{\"result\":\"renewed\",\"id\":\"{id}\",\"renew_after_ms\":5000}}");
+        assert_eq!(answer, soon);
+        let answer = of([None, None]).answer(&ours);
+        assert_eq!((answer.status, answer.fields.get("retry-after")), (503, Some("1")));
         assert_eq!((done(true).status, done(false).status), (200, 503));
         // The counts read what the id contains.
         let report = InFlightReport::Ended.request(42, receipt);

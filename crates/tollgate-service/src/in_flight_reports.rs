@@ -32,7 +32,7 @@ impl InFlight {
         match &renewal {
             Renewal::Counted(_) => counts.add(Event::Renewed),
             Renewal::Expired => counts.add(Event::InFlightLate),
-            Renewal::Silent => {}
+            Renewal::Partly(_) | Renewal::Silent => {}
         }
         renewal
     }

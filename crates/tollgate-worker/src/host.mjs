@@ -327,9 +327,10 @@ class ResponseEnd extends Bell {
   }
 
   async #count(body, writable) {
-    const reader = body.getReader({ mode: "byob" });
     const writer = writable.getWriter();
+    let reader;
     try {
+      reader = body.getReader({ mode: "byob" });
       for (let piece = new Uint8Array(SHORTEST_PIECE); ; ) {
         const { done, value } = await reader.read(piece);
         if (done) return await writer.close();
@@ -340,7 +341,7 @@ class ResponseEnd extends Bell {
         piece = new Uint8Array(isShort ? new ArrayBuffer(2 * byteLength) : value.buffer);
       }
     } catch (error) {
-      reader.cancel(error).catch(() => {});
+      reader?.cancel(error).catch(() => {});
       writer.abort(error).catch(() => {});
     }
   }

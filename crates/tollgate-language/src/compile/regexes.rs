@@ -11,13 +11,14 @@ use crate::document::root::Document;
 use crate::json::place::At;
 use tollgate_http_syntax::header::is_credentials;
 use tollgate_policy::spec::{
-    Condition, Conditions, KeyItem, KeyPart, Matcher, Origin, Regex, items, quoted_text,
+    Condition, Conditions, KeyItem, KeyPart, KeySource, Matcher, Origin, Regex, items, quoted_text,
 };
 
 const OPEN_KEY: &str = "matches inside a longer value, so a client can send a value in which it finds the part of another client; begin it with ^ and end it with $";
 const OPEN_CONDITION: &str = "matches inside a longer value, so a client can add text that matches to any value; begin it with ^ and end it with $";
 const EMPTY: &str = "may find an empty text, so all clients that send such a value share one count; let it find at least one character";
 const SCHEME: &str = "is compared with the scheme as it was sent, and a client may send that in any case; begin it with (?i)";
+const KEY_SCHEME: &str = "is compared with credentials in one form, whose scheme is in lower case and whose password is decoded, so one with capitals may find nothing; begin it with (?i)";
 
 /// Notes the regular expressions of a document that are legal but hardly intended.
 pub(super) fn warnings(document: &Document, root: &At<'_>) {
@@ -76,6 +77,11 @@ fn of_part(part: &KeyPart, at: &At<'_>) {
     }
     if regex.may_be_empty() {
         at.problem(format!("{text} {EMPTY}"));
+    }
+    let is_scheme = matches!(&part.source, KeySource::Header(name, _) if is_credentials(&name.0));
+    let has_capitals = regex.text().bytes().any(|byte| byte.is_ascii_uppercase());
+    if is_scheme && has_capitals && !regex.text().starts_with("(?i)") {
+        at.problem(format!("{text} {KEY_SCHEME}"));
     }
 }
 

@@ -40,7 +40,10 @@ impl Tenants<'_> {
     /// tenant that no request can have.
     #[must_use]
     pub fn id(&self, text: &str) -> Option<Vec<u8>> {
-        let mut id = match self.key.part.source.about().spelling {
+        let spelling = self.key.part.source.about().spelling;
+        let mut id = match spelling {
+            // An operator names the part that is found.
+            _ if self.key.part.regex.is_some() => text.into(),
             Spelling::Address => {
                 let mut id = Vec::new();
                 let address = text.parse().ok()?;

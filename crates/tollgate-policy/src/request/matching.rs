@@ -84,7 +84,8 @@ pub(super) fn query_matches<F: Facts>(
         wanted.candidates(is_before).any(|it| it.matches_encoded(value))
     };
     if request.target().len() > MAX_SEARCHED && wanted.iter().any(Matcher::is_regex) {
-        let lengths = request.query(name).map(<[u8]>::len);
+        // Each value is a search, an empty one, too.
+        let lengths = request.query(name).map(|value| value.len().saturating_add(1));
         if lengths.fold(0, usize::saturating_add) > MAX_SEARCHED {
             return Err(Malformed::Long);
         }
@@ -134,7 +135,8 @@ impl Matcher {
         let (scheme, rest) = split_scheme(credentials);
         match self {
             Self::Present => true,
-            Self::Match(regex) => regex.is_match(credentials),
+            // As it was sent is searched already.
+            Self::Match(regex) => regex.is_match(&[scheme, b" ", rest].concat()),
             Self::Exact(exact) => {
                 let (wanted, tail) = split_scheme(exact);
                 scheme.eq_ignore_ascii_case(wanted) && rest == tail

@@ -83,10 +83,14 @@ impl Regex {
             Some((flags, rest)) if flags.bytes().all(|flag| matches!(flag, b'i' | b's')) => rest,
             _ => &self.text,
         };
+        // Flags inside may end a line there, and a repetition makes an anchor optional.
+        let has_flags = text.split("(?").skip(1).any(|rest| !rest.starts_with(':'));
         let is_anchored = |branch: &str| {
             let before = branch.strip_suffix('$').unwrap_or_default();
             let escapes = before.bytes().rev().take_while(|b| *b == b'\\').count();
-            before.starts_with('^') && escapes.is_multiple_of(2)
+            let after = before.strip_prefix('^');
+            let is_bound = after.is_some_and(|after| !after.starts_with(['*', '?', '+', '{']));
+            is_bound && !has_flags && escapes.is_multiple_of(2)
         };
         let mut start = 0;
         let ends = bars(text).into_iter().chain([text.len()]);
@@ -426,6 +430,10 @@ mod tests {
             ("(?i)^a$", true, None, false),
             ("(?s)^.*$", true, None, true),
             ("(?m)^a$", false, None, false),
+            ("^(?m)a$", false, None, false),
+            ("^(?i:a)$", false, None, false),
+            ("^*a$", false, None, false),
+            ("^{0}a$", false, None, false),
             ("^(a|)$", true, Some("a|"), true),
             ("^(?:x)(a*)$", true, Some("a*"), true),
             ("^(a(?:b|(?:c))+)$", true, Some("a(?:b|(?:c))+"), false),

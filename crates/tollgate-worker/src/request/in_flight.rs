@@ -10,7 +10,7 @@
 use tollgate_policy::{Partition, Plan, Policy, Rule};
 use tollgate_service::ApiResponse;
 use tollgate_service::check::Decided;
-use tollgate_service::in_flight::{InFlight, InFlightId, Renewal};
+use tollgate_service::in_flight::{AGAIN_AFTER, InFlight, InFlightId, Renewal};
 use tollgate_service::in_flight_reports::{self, InFlightCounts};
 use tollgate_service::metrics::Event;
 use tollgate_storage::InFlightReport;
@@ -23,8 +23,6 @@ use crate::runtime::js;
 
 /// A report without a reply is sent again after each of these, in milliseconds.
 const END_AGAIN_AFTER_MS: [u64; 2] = [1_000, 5_000];
-/// A confirmation without a reply is sent again after this part of the usual time.
-const RENEW_AGAIN_AFTER: u64 = 4;
 
 /// The places of an allowed request; `None` when no rule counts it while it is in flight.
 pub(crate) fn places(objects: &Objects, policy: &Policy, plan: &Plan) -> Option<InFlight> {
@@ -55,9 +53,11 @@ pub(crate) async fn hold(objects: &Objects, mut places: InFlight, end: &Response
                 places.renew_after_ms()
             }
             Renewal::Expired => return objects.report(),
-            Renewal::Silent => {
-                places.renew_after_ms().checked_div(RENEW_AGAIN_AFTER).unwrap_or_default()
+            Renewal::Partly(renewed) => {
+                places = renewed;
+                again_after(&places)
             }
+            Renewal::Silent => again_after(&places),
         };
         objects.report();
     }
@@ -73,6 +73,11 @@ pub(crate) async fn hold(objects: &Objects, mut places: InFlight, end: &Response
     }
     places.end(&counts).await;
     objects.report();
+}
+
+/// The time after which a confirmation is sent again that a count did not reply to.
+fn again_after(places: &InFlight) -> u64 {
+    places.renew_after_ms().checked_div(AGAIN_AFTER).unwrap_or_default()
 }
 
 /// Carries out the reports in `body`.

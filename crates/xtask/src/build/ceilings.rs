@@ -20,7 +20,7 @@ const FILTER: [usize; envoy::MODULES.len()] = [985_000, 636_000, 1_092_000];
 
 /// Gzipped: the fourth is the glue code.
 const WORKER: [(&str, usize); 5] =
-    [(MAIN, 5_700), (POLICY, 300), (COMPILED, 300), ("build/index.js", 11_200), (WASM, 642_000)];
+    [(MAIN, 5_700), (POLICY, 300), (COMPILED, 300), ("build/index.js", 11_400), (WASM, 642_000)];
 
 /// Gzipped, of all uploaded files. Less than the sum of the ceilings: the files cannot all grow to
 /// their ceilings.
