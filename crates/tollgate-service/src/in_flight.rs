@@ -169,10 +169,9 @@ impl Renewal {
         if silent == each.len() {
             return Self::Silent;
         }
-        let newest = |((name, before), reply): (&([u8; 32], Vec<u8>), Option<Vec<u8>>)| {
-            (*name, reply.unwrap_or_else(|| before.clone()))
-        };
-        let newest = in_flight.counts.iter().zip(each).map(newest);
+        let replies = in_flight.counts.iter().zip(each);
+        let newest =
+            replies.map(|((name, before), reply)| (*name, reply.unwrap_or_else(|| before.clone())));
         let counts: Vec<_> = newest.filter(|(_, receipt)| !receipt.is_empty()).collect();
         if counts.is_empty() {
             return Self::Expired;
