@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use crate::facts::Facts;
 use crate::request::lazy::Request;
 use crate::spec::bounds::MAX_SEARCHED;
+use crate::spec::regex::Regex;
 use crate::spec::wanted::Matcher;
 use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::header::{credentials, is_credentials, split_scheme};
@@ -128,6 +129,13 @@ fn matches_any(wanted: &Alternatives<Matcher>, value: &[u8]) -> bool {
     wanted.candidates(|it| it.bytes() <= value).any(|it| it.matches(value))
 }
 
+/// True when `regex` matches credentials with one space between these parts.
+#[cold]
+#[inline(never)] // few conditions search
+fn is_in_credentials(regex: &Regex, scheme: &[u8], rest: &[u8]) -> bool {
+    regex.is_match(&[scheme, b" ", rest].concat())
+}
+
 impl Matcher {
     /// True when `credentials` match this, whatever the case of their scheme and the white space
     /// after it.
@@ -136,7 +144,7 @@ impl Matcher {
         match self {
             Self::Present => true,
             // As it was sent is searched already.
-            Self::Match(regex) => regex.is_match(&[scheme, b" ", rest].concat()),
+            Self::Match(regex) => is_in_credentials(regex, scheme, rest),
             Self::Exact(exact) => {
                 let (wanted, tail) = split_scheme(exact);
                 scheme.eq_ignore_ascii_case(wanted) && rest == tail

@@ -45,7 +45,7 @@ const KINDS: [Kind; 17] = [
     Kind(RULES, "paths", "rules by an exact path", [1_345.0, 1_360.0], Hardly),
     Kind(RULES, "prefixes", "rules by a path prefix", [1_490.0, 1_520.0], Hardly),
     Kind(RULES, "hosts", "rules by a host", [1_610.0, 1_580.0], Hardly),
-    Kind(ENTRIES, "headers", "rules by a header", [1_540.0, 1_890.0], Hardly),
+    Kind(ENTRIES, "headers", "rules by a header", [1_540.0, 1_960.0], Hardly),
     Kind(ENTRIES, "networks", "rules by a network", [1_505.0, 1_690.0], Hardly),
     Kind(ENTRIES, "tiers", "tiers by a header", [1_535.0, 1_985.0], Hardly),
     Kind(ENTRIES, "tier-keys", "tiers by a key", [1_395.0, 1_740.0], Hardly),
