@@ -307,8 +307,8 @@ fn another_expression_is_another_key() {
 
 #[test]
 fn the_bound_of_a_value_is_what_clients_are_told() {
-    let told = tollgate_policy::Malformed::Long.detail();
-    assert!(told.contains(&MAX_SEARCHED.to_string()), "{told}");
+    let detail = tollgate_policy::Malformed::Long.detail();
+    assert!(detail.contains(&MAX_SEARCHED.to_string()), "{detail}");
     assert!(Regex::new("^a$").is_ok());
 }
 

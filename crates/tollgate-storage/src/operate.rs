@@ -222,17 +222,14 @@ impl KeyState {
     /// use of the key, after carrying over the usage. `None` when the key has used nothing of them.
     #[must_use]
     pub fn of(&self, set: &StoredSet) -> Option<Vec<QuotaUse>> {
-        let (stored, states) = self.used.iter().find(|(s, _)| s.stable_id() == set.stable_id())?;
-        let mut carried = vec![0; set.states_len()];
-        carry_set(stored, states, set.limiters(), self.at, &mut carried);
-        Some(self.decide(set, &carried))
+        Some(self.decide(set, &self.carried(set)?))
     }
 
     /// The use of the set with this stable identity, by the quotas that are stored; none when the
     /// key has used nothing of it.
     #[must_use]
     pub fn stored(&self, set: u64) -> Vec<QuotaUse> {
-        let used = self.used.iter().find(|(stored, _)| stored.stable_id() == set);
+        let used = self.used_of(set);
         used.map_or_else(Vec::new, |(stored, states)| self.decide(stored, states))
     }
 
@@ -241,11 +238,7 @@ impl KeyState {
     /// set of which the key has used nothing has used 0 units.
     #[must_use]
     pub fn usage(&self, set: &StoredSet) -> Vec<Option<CalendarUsage>> {
-        let mut states = vec![0; set.states_len()];
-        let used = self.used.iter().find(|(stored, _)| stored.stable_id() == set.stable_id());
-        if let Some((stored, used)) = used {
-            carry_set(stored, used, set.limiters(), self.at, &mut states);
-        }
+        let states = self.carried(set).unwrap_or_else(|| vec![0; set.states_len()]);
         let each = set.quotas().iter();
         each.map(|quota| quota.limiter().usage(quota.state(&states)?, self.at)).collect()
     }
@@ -253,7 +246,21 @@ impl KeyState {
     /// The stored quotas of the set with this stable identity, if the key has used any of it.
     #[must_use]
     pub fn stored_set(&self, set: u64) -> Option<&StoredSet> {
-        self.used.iter().map(|(stored, _)| stored).find(|stored| stored.stable_id() == set)
+        self.used_of(set).map(|(stored, _)| stored)
+    }
+
+    /// The stored quotas of the set with this stable identity, and their states.
+    fn used_of(&self, set: u64) -> Option<&(StoredSet, Vec<u8>)> {
+        self.used.iter().find(|(stored, _)| stored.stable_id() == set)
+    }
+
+    /// The states of `set`, with the usage of the stored quotas carried over; `None` when the key
+    /// has used nothing of it.
+    fn carried(&self, set: &StoredSet) -> Option<Vec<u8>> {
+        let (stored, states) = self.used_of(set.stable_id())?;
+        let mut carried = vec![0; set.states_len()];
+        carry_set(stored, states, set.limiters(), self.at, &mut carried);
+        Some(carried)
     }
 
     fn decide(&self, set: &StoredSet, states: &[u8]) -> Vec<QuotaUse> {
