@@ -19,6 +19,15 @@ use std::{
 /// that makes them.
 pub const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// A product as cargo builds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    pub package: &'static str,
+    pub target: &'static str,
+    /// Arguments of cargo that choose features; none for the default ones.
+    pub features: &'static [&'static str],
+}
+
 /// A package: name and version.
 pub type Name = (String, String);
 
@@ -41,12 +50,12 @@ pub fn shown((name, version): &Name) -> String {
     format!("{name} {version}")
 }
 
-/// The packages that are linked into `package`, itself among them.
-pub fn tree(workspace: &Workspace, package: &str, target: &str) -> Result<BTreeMap<Name, Node>> {
+/// The packages that are linked into a product, its own among them.
+pub fn tree(workspace: &Workspace, build: &Build) -> Result<BTreeMap<Name, Node>> {
     let mut cargo = workspace.cargo();
     cargo.args(["tree", "--locked", "--prefix", "depth"]);
     cargo.args(["--edges", "normal,no-proc-macro", "--format", " {p}"]);
-    cargo.args(["--package", package, "--target", target]);
+    cargo.args(["--package", build.package, "--target", build.target]).args(build.features);
     Ok(read(&run::output(&mut cargo, "make `cargo tree` work")?))
 }
 

@@ -7,8 +7,9 @@
 //! package is named.
 
 use crate::{
+    build::envoy,
     files,
-    linked::{self, NATIVE_TARGET, Name, Package, shown},
+    linked::{self, Build, NATIVE_TARGET, Name, Package, shown},
     problem::{OrProblem, Problem, Result},
     tools::{self, npm},
     versions::WASM_TARGET,
@@ -23,14 +24,24 @@ use std::{
 
 const FILE: &str = "NOTICE";
 
-/// A product: the package, its target, and its common name.
-const PRODUCTS: [(&str, &str, &str); 5] = [
-    ("tollgate-envoy", WASM_TARGET, "The Envoy filter"),
-    ("tollgate-worker", WASM_TARGET, "The Cloudflare Worker"),
-    ("tollgate-playground", WASM_TARGET, "The playground's modules"),
-    ("tollgate-cli", NATIVE_TARGET, "The command line"),
-    ("tollgate-server", NATIVE_TARGET, "The server"),
+/// A product: how it is built, and its common name. The module of the filter with all features
+/// stands for all.
+const PRODUCTS: [(Build, &str); 5] = [
+    (product("tollgate-envoy", WASM_TARGET, envoy::FULL.features), "The Envoy filter"),
+    (product("tollgate-worker", WASM_TARGET, &[]), "The Cloudflare Worker"),
+    (product("tollgate-playground", WASM_TARGET, &[]), "The playground's modules"),
+    (product("tollgate-cli", NATIVE_TARGET, &[]), "The command line"),
+    (product("tollgate-server", NATIVE_TARGET, &[]), "The server"),
 ];
+
+const fn product(
+    package: &'static str,
+    target: &'static str,
+    features: &'static [&'static str],
+) -> Build {
+    Build { package, target, features }
+}
+
 /// The packages bundled with the playground's scripts: all that do not only test.
 const PAGE_LOCK: &str = "crates/xtask/page/package-lock.json";
 
@@ -75,8 +86,9 @@ pub fn check(workspace: &Workspace) -> Result<()> {
 fn text(workspace: &Workspace) -> Result<String> {
     let mut text = HEAD.to_owned();
     let mut all = BTreeMap::new();
-    for (package, target, title) in PRODUCTS {
-        let tree = linked::tree(workspace, package, target)?;
+    for (build, title) in PRODUCTS {
+        let Build { package, target, .. } = build;
+        let tree = linked::tree(workspace, &build)?;
         let names = tree.into_iter().filter(|(_, node)| !node.is_ours).map(|(name, _)| name);
         let names: BTreeSet<Name> = names.collect();
         let known = linked::packages(workspace, target)?;

@@ -21,12 +21,14 @@ const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
 const EXPORTS_FULL: &str = "crates/tollgate-envoy/src/exports_full.txt";
 
 /// The shipped modules, in target/tollgate.
-pub const MODULES: [&str; 3] = [FILTER.file, SLIM.file, FULL.file];
+pub const MODULES: [&str; ALL.len()] = [FILTER.file, SLIM.file, FULL.file];
+pub const ALL: [&Module; 3] = [&FILTER, &SLIM, &FULL];
 
 /// How a module is compiled.
-struct Module {
-    file: &'static str,
-    features: &'static [&'static str],
+pub struct Module {
+    pub file: &'static str,
+    /// Arguments of cargo.
+    pub features: &'static [&'static str],
     exports: &'static [&'static str],
     /// Cargo's folder for it, below its usual one. Cargo gives all modules one name: in one
     /// folder, each build of one would replace the other, which would be linked again the next
@@ -44,7 +46,7 @@ const SLIM: Module = Module {
     folder: "slim",
 };
 /// It also reads the bodies and trailers of responses, and has regular expressions.
-const FULL: Module = Module {
+pub const FULL: Module = Module {
     file: "tollgate-envoy-full.wasm",
     features: &["--features", "body,regex"],
     exports: &[EXPORTS, EXPORTS_FULL],
@@ -75,9 +77,8 @@ const INLINING: &[&str] = &["-Cllvm-args=-inline-threshold=20"];
 
 /// Compiles all modules.
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
-    compile_filter(workspace, run)?;
-    SLIM.compile(workspace, run)?;
-    FULL.compile(workspace, run)
+    tools::ensure(workspace, &[&tools::WASM_TARGET])?;
+    ALL.iter().try_for_each(|module| module.compile(workspace, run))
 }
 
 /// Compiles the module that reads documents, too.
@@ -107,9 +108,8 @@ impl Module {
 
 /// Makes the modules that Envoy loads from the compiled ones, unless they are there.
 pub fn package(workspace: &Workspace) -> Result<()> {
-    package_filter(workspace)?;
-    package_one(workspace, &SLIM)?;
-    package_one(workspace, &FULL)
+    tools::ensure(workspace, tools::FOR_ENVOY_BUILD)?;
+    ALL.iter().try_for_each(|module| package_one(workspace, module))
 }
 
 /// Makes the module that reads documents.

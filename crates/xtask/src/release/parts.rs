@@ -9,7 +9,7 @@ use crate::{
         envoy, worker,
     },
     files,
-    linked::NATIVE_TARGET,
+    linked::{Build, NATIVE_TARGET},
     problem::Result,
     versions::{TOLLGATE as VERSION, WASM_TARGET},
     workspace::Workspace,
@@ -37,17 +37,21 @@ pub struct File {
     pub is_program: bool,
 }
 
-/// The package and target to ask cargo about.
+/// What to ask cargo about.
 pub struct Linked {
-    pub package: &'static str,
-    pub target: &'static str,
+    pub build: Build,
     /// A word of CycloneDX.
     pub kind: &'static str,
 }
 
+/// With the default features.
+fn linked(package: &'static str, target: &'static str, kind: &'static str) -> Linked {
+    Linked { build: Build { package, target, features: &[] }, kind }
+}
+
 pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
     let mut parts = vec![];
-    for module in envoy::MODULES {
+    for module in envoy::ALL {
         parts.push(filter(workspace, module)?);
     }
     parts.push(worker_modules(workspace)?);
@@ -58,14 +62,14 @@ pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
         if package == "tollgate-cli" {
             files.extend(installable(workspace, &files[0].bytes)?);
         }
-        let linked = Linked { package, target: NATIVE_TARGET, kind: "application" };
+        let linked = linked(package, NATIVE_TARGET, "application");
         parts.push(Part { name, files, linked: Some(linked) });
     }
     for package in CRATES {
         let name = format!("{package}-{VERSION}");
         let file = workspace.out.join(format!("crates/package/{name}.crate"));
         let files = vec![data(format!("{name}.crate"), &file)?];
-        let linked = Linked { package, target: NATIVE_TARGET, kind: "library" };
+        let linked = linked(package, NATIVE_TARGET, "library");
         parts.push(Part { name, files, linked: Some(linked) });
     }
     parts.push(containers(workspace)?);
@@ -86,14 +90,16 @@ fn installable(workspace: &Workspace, program: &[u8]) -> Result<[File; 2]> {
 }
 
 /// A module, and the same as an image.
-fn filter(workspace: &Workspace, module: &str) -> Result<Part> {
-    let name = module.trim_end_matches(".wasm").to_owned();
+fn filter(workspace: &Workspace, module: &envoy::Module) -> Result<Part> {
+    let file = module.file;
+    let name = file.trim_end_matches(".wasm").to_owned();
     let image = entries(&workspace.images_dir().join(&name), "")?;
     let files = vec![
-        data(module.to_owned(), &workspace.out.join(module))?,
+        data(file.to_owned(), &workspace.out.join(file))?,
         File { name: format!("{name}.oci.tar"), bytes: tar(&image)?, is_program: false },
     ];
-    let linked = Linked { package: "tollgate-envoy", target: WASM_TARGET, kind: "application" };
+    let mut linked = linked("tollgate-envoy", WASM_TARGET, "application");
+    linked.build.features = module.features;
     Ok(Part { name, files, linked: Some(linked) })
 }
 
@@ -112,7 +118,7 @@ fn worker_modules(workspace: &Workspace) -> Result<Part> {
         File { name, bytes: gzip(&tar(&modules)?)?, is_program: false },
         data(npm_name, &npm)?,
     ];
-    let linked = Linked { package: "tollgate-worker", target: WASM_TARGET, kind: "application" };
+    let linked = linked("tollgate-worker", WASM_TARGET, "application");
     Ok(Part { name: format!("tollgate-worker-{VERSION}"), files, linked: Some(linked) })
 }
 

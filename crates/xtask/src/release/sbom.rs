@@ -6,7 +6,7 @@
 use super::parts::{File, Linked};
 use crate::{
     build::sha256,
-    linked::{self, Name, Package},
+    linked::{self, Build, Name, Package},
     problem::Result,
     run,
     versions::TOLLGATE as VERSION,
@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::Command};
 
 pub fn document(workspace: &Workspace, of: &Linked, files: &[File]) -> Result<String> {
-    let tree = linked::tree(workspace, of.package, of.target)?;
-    let known = linked::packages(workspace, of.target)?;
+    let Build { package, target, .. } = of.build;
+    let tree = linked::tree(workspace, &of.build)?;
+    let known = linked::packages(workspace, target)?;
     let sums = linked::locked(workspace)?;
-    let main = (of.package.to_owned(), VERSION.to_owned());
+    let main = (package.to_owned(), VERSION.to_owned());
     let std = standard_library()?;
     let others = tree.iter().filter(|(name, _)| **name != main);
     let mut components: Vec<Value> =
@@ -43,13 +44,13 @@ pub fn document(workspace: &Workspace, of: &Linked, files: &[File]) -> Result<St
         "component": {
             "type": of.kind,
             "bom-ref": purl(&main),
-            "name": of.package,
+            "name": package,
             "version": VERSION,
             "purl": purl(&main),
             "licenses": [{"expression": "Apache-2.0"}],
             "components": files,
         },
-        "properties": [{"name": "tollgate:target", "value": of.target}],
+        "properties": [{"name": "tollgate:target", "value": target}],
     });
     if let Some(time) = committed_at(workspace) {
         metadata["timestamp"] = time.into();
