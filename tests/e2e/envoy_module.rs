@@ -7,7 +7,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 use tollgate_e2e::day::day;
-use tollgate_policy::TableSize;
+use tollgate_storage::table::TableSize;
 
 use crate::envoy_host::{Answer, Filter, Shared};
 use crate::vectors::{self, Case, Event, Expectation, Expected, QuotaLine};

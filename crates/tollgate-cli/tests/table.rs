@@ -8,9 +8,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use tollgate_policy::TableSize;
 use tollgate_policy::spec::MAX_VALUE_LEN;
-use tollgate_table::{Bucket, Table};
+use tollgate_storage::table::{Bucket, Table, TableSize};
 
 fn check(name: &str, policy: &Value) -> Value {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -12,7 +12,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, Turn, WaitingPlan, WaitingPlanMut};
 use tollgate_policy::{Facts, Failure, Now, Outcome, Plan};
 use tollgate_storage::key_hash;
-use tollgate_table::{Seed, Table, digest};
+use tollgate_storage::table::{Seed, Table, digest};
 
 use crate::config::Config;
 use crate::config::routes::Routes;

@@ -7,7 +7,7 @@ use crate::support::{SEED, Shared, Worker, policy, quota};
 use serde_json::{Value, json};
 use tollgate_core::{Algorithm, Limiter, Timestamp};
 use tollgate_filter::host::shared_data::{SharedData, Stored};
-use tollgate_table::{Bucket, Table};
+use tollgate_storage::table::{Bucket, Table};
 use tollgate_test_support::Random;
 
 const SECOND: u64 = 1_000_000_000;

@@ -13,7 +13,7 @@ use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
 use tollgate_filter::wire::header_map::HeaderMapWriter;
-use tollgate_table::Seed;
+use tollgate_storage::table::Seed;
 
 use crate::support::host_map::HostMap;
 
@@ -495,7 +495,7 @@ fn workers_compile_one_after_the_other() {
     // Another worker has its turn, and ends there.
     let until = process.now.get().saturating_add(Span::from_secs(9)).as_nanos().to_le_bytes();
     let taken = [&until[..], &[7; 16]].concat();
-    let name = [tollgate_table::LAYOUT_VERSION, b't', b'u', b'r', b'n'].to_vec();
+    let name = [tollgate_storage::table::LAYOUT_VERSION, b't', b'u', b'r', b'n'].to_vec();
     process.shared.borrow_mut().put(&name, &taken);
     let began = process.now.get();
     for _ in 0..100 {

@@ -15,7 +15,7 @@ use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
 use tollgate_filter::wire::header_map::HeaderMapWriter;
-use tollgate_table::Seed;
+use tollgate_storage::table::Seed;
 use tollgate_test_support::Random;
 
 use crate::support::host_map::HostMap;

@@ -6,8 +6,7 @@
 
 use crate::support::{SEED, Shared, Worker, policy};
 use serde_json::{Value, json};
-use tollgate_policy::TableSize;
-use tollgate_table::{Bucket, Table};
+use tollgate_storage::table::{Bucket, Table, TableSize};
 
 const SECOND: u64 = 1_000_000_000;
 /// The time of the first request of each key; one more every 7 s.

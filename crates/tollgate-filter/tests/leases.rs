@@ -18,8 +18,8 @@ use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
 use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_policy::{Policy, Surface};
+use tollgate_storage::table::Seed;
 use tollgate_storage::{Counts, LeaseQuestion, LeaseReply, WireError};
-use tollgate_table::Seed;
 use tollgate_test_support::Random;
 
 use crate::support::host_map::HostMap;

@@ -1,5 +1,6 @@
 //! The counts of one key as bytes, wherever they are stored: the rows of a store that decides by
-//! itself, the requests to it and its replies, and the leases of a fleet.
+//! itself, the requests to it and its replies, the leases of a fleet, and the buckets of a bounded
+//! table.
 //!
 //! Invariant: these bytes contain no key and nothing that a client sent, only identities of rules,
 //! their quotas and costs. The process that counts has no policy: a request contains the quotas
@@ -13,6 +14,7 @@
 
 extern crate alloc;
 
+pub mod table;
 mod leases;
 mod operate;
 mod settle;

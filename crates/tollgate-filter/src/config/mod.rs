@@ -5,7 +5,7 @@
 
 use tollgate_policy::plugin::{Fleet, NamedPolicy, PolicyFrom};
 use tollgate_policy::{Group, Plugin, Policy, Rule, Scope, Surface, metric_label};
-use tollgate_table::Table;
+use tollgate_storage::table::Table;
 
 use crate::counts::directories::Directories;
 use crate::counts::final_denials::FinalDenials;

@@ -4,7 +4,7 @@
 //! Invariant: the first worker writes it, and it stays for as long as the host's map does. A client
 //! that does not know the seed cannot aim at a bucket.
 
-use tollgate_table::{LAYOUT_VERSION, Seed};
+use tollgate_storage::table::{LAYOUT_VERSION, Seed};
 
 use crate::counts::clock::{self, Clocks};
 use crate::counts::numbering::{self, NO_ANSWER, Numbering};

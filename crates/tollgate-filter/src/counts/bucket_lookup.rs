@@ -22,7 +22,7 @@
 use core::num::NonZeroU64;
 
 use tollgate_policy::Failure;
-use tollgate_table::{Bucket, Corrupt, Table, bucket_of, origin_of};
+use tollgate_storage::table::{Bucket, Corrupt, Table, bucket_of, origin_of};
 
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 

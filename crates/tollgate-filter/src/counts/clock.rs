@@ -7,7 +7,7 @@
 //! are aligned to that, and counts are as exact as ever.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_table::LAYOUT_VERSION;
+use tollgate_storage::table::LAYOUT_VERSION;
 
 use crate::host::shared_data::{INSERT, SharedData, Stored};
 

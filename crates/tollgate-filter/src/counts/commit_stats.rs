@@ -2,7 +2,7 @@
 //!
 //! Invariant: pure; counting saturates. Deliberately absent: how it is shown, which is `metrics`.
 
-use tollgate_table::Bucket;
+use tollgate_storage::table::Bucket;
 
 /// Events in addition to the decision, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate_policy::{Directory, Group, Policy, Registered};
-use tollgate_table::Table;
+use tollgate_storage::table::Table;
 
 use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 

@@ -10,7 +10,7 @@
 
 use tollgate_core::Timestamp;
 use tollgate_policy::{Disposition, Failure, Now, Partition, Plan};
-use tollgate_table::{Bucket, Seed, Table, claim};
+use tollgate_storage::table::{Bucket, Seed, Table};
 
 use crate::config::Config;
 use crate::counts::bucket_lookup;
@@ -359,7 +359,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         let claim_of = |value: &[u8]| {
             let of = (partition.group(), table);
             let known = self.config.directories.for_value(self.shared, policy, of, value);
-            claim(policy, group, &known, value, now)
+            group.eviction_claim(policy, &known, value, now)
         };
         let before = bucket.keys();
         let lost = bucket.with(way, table.size().ways(), claim_of, out);

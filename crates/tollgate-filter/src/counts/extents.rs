@@ -9,7 +9,7 @@
 //! Deliberately absent: reading the extent for a request. That would cost as much as reading the
 //! bucket, and a bucket itself shows whether it was halved.
 
-use tollgate_table::{Extent, Table};
+use tollgate_storage::table::{Extent, Table};
 
 use crate::config::Config;
 use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};

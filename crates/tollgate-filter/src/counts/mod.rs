@@ -2,7 +2,7 @@
 //!
 //! Invariant: at any moment one bucket decides a key, and a lost race is decided again.
 //! Deliberately not here: the decision itself (`tollgate-policy`) and the layout of a bucket
-//! (`tollgate-table`).
+//! (`tollgate_storage::table`).
 
 pub(crate) mod agreement;
 pub mod bucket_lookup;

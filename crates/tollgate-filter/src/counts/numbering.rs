@@ -13,7 +13,7 @@
 //! the result of the worker that was faster. The probe takes two names in each map, because the
 //! host deletes none.
 
-use tollgate_table::{LAYOUT_VERSION, Seed};
+use tollgate_storage::table::{LAYOUT_VERSION, Seed};
 
 use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
 

@@ -10,7 +10,7 @@ use core::num::NonZeroU64;
 use tollgate_core::Timestamp;
 use tollgate_policy::Failure;
 use tollgate_storage::Holdings;
-use tollgate_table::{Bucket, Table};
+use tollgate_storage::table::{Bucket, Table};
 
 use crate::counts::bucket_lookup;
 use crate::counts::commit_stats::CommitStats;

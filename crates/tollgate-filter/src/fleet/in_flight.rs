@@ -10,7 +10,7 @@
 use std::cell::Cell;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_table::{LAYOUT_VERSION, Seed, digest};
+use tollgate_storage::table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use tollgate_table::LAYOUT_VERSION;
+use tollgate_storage::table::LAYOUT_VERSION;
 
 use crate::host::proxy::Proxy;
 use crate::host::shared_data::{Change, SharedCell};

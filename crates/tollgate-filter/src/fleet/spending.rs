@@ -8,8 +8,8 @@ use core::num::NonZeroU64;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Failure, Node, Paid, Plan, Spending};
+use tollgate_storage::table::Table;
 use tollgate_storage::{DirectAnswer, LeaseKey, LeaseRule, Leased};
-use tollgate_table::Table;
 
 use crate::active_policy::ActivePolicy;
 use crate::counts::commit_stats::CommitStats;

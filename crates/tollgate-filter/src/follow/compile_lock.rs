@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_table::{LAYOUT_VERSION, Seed};
+use tollgate_storage::table::{LAYOUT_VERSION, Seed};
 
 use crate::host::proxy::Proxy;
 use crate::host::shared_data::{Change, NotChanged, SharedCell};

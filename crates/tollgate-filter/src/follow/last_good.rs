@@ -11,7 +11,7 @@
 
 use tollgate_policy::plugin::PolicyFrom;
 use tollgate_storage::Bytes;
-use tollgate_table::{LAYOUT_VERSION, Seed, digest};
+use tollgate_storage::table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_data::{Change, SharedCell, SharedData, Stored};
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use tollgate_policy::plugin::PolicyFrom;
-use tollgate_table::{LAYOUT_VERSION, Seed, digest};
+use tollgate_storage::table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::follow::last_good::name;
 use crate::host::shared_data::{Change, NotChanged, SharedCell, SharedData};

@@ -9,4 +9,4 @@ pub mod reply;
 pub mod shared_data;
 pub(crate) mod timer;
 
-pub use tollgate_table::Seed;
+pub use tollgate_storage::table::Seed;

@@ -5,7 +5,7 @@
 //! call. Deliberately absent: decisions on the results.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_table::Seed;
+use tollgate_storage::table::Seed;
 
 use crate::host::calls::Calls;
 use crate::host::reply::Reply;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_table::{LAYOUT_VERSION, Seed, digest};
+use tollgate_storage::table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_data::{Change, SharedCell, SharedData};
 

@@ -14,7 +14,7 @@ use tollgate_core::Span;
 use tollgate_policy::{
     Disposition, Outcome, Policy, Rule, RuleDecision, RuleResult, SettledCharge, UnknownCost,
 };
-use tollgate_table::Table;
+use tollgate_storage::table::Table;
 
 use crate::counts::commit_stats::CommitStats;
 use crate::host::proxy::{Counters, Proxy};

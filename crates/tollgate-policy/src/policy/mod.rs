@@ -3,6 +3,7 @@
 //! Invariant: immutable once compiled, except for the secret of the surface and the version that
 //! the surface assigns.
 
+pub(crate) mod eviction_claim;
 pub(crate) mod carried;
 pub(crate) mod table_size;
 pub(crate) mod fleet;

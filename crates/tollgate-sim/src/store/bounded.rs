@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Directory, Partition, Policy, TableSize};
-use tollgate_table::{Bucket, Seed, Table, bucket_of, claim};
+use tollgate_policy::{Directory, Partition, Policy};
+use tollgate_storage::table::{Bucket, Seed, Table, TableSize, bucket_of};
 
 /// The tables of every group.
 #[derive(Debug, Default)]
@@ -81,8 +81,8 @@ impl Bounded {
         let way = (fingerprint, partition.value());
         let ways = shared.table.size().ways();
         let none = Directory::default(); // a policy in virtual time never changes
-        let lost =
-            bucket.with(way, ways, |value| claim(policy, group, &none, value, now), &mut self.out);
+        let claim_of = |value: &[u8]| group.eviction_claim(policy, &none, value, now);
+        let lost = bucket.with(way, ways, claim_of, &mut self.out);
         if let Some(lost) = lost {
             self.evictions = self.evictions.saturating_add(1);
             let half_used = u64::from(lost.is_half_used());

@@ -20,14 +20,13 @@ const CASES: &str = "tollgate-cases";
 const SIM: &str = "tollgate-sim";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// Crates that are loaded into a proxy, a Worker or a page.
-pub const SHIPPED: [&str; 13] = [
+pub const SHIPPED: [&str; 12] = [
     "tollgate-core",
     "tollgate-http-syntax",
     "tollgate-storage",
     "tollgate-policy",
     "tollgate-language",
     "tollgate",
-    "tollgate-table",
     "tollgate-sim",
     "tollgate-filter",
     "tollgate-envoy",

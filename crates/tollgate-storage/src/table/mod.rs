@@ -4,12 +4,11 @@
 //! Invariant: pure functions; the filter, the command line's tests and the simulator use the same
 //! code. Deliberately absent: host calls, and how a table grows; that is the filter's
 //! `bucket_lookup.rs`.
-#![forbid(unsafe_code)]
 
 mod bucket;
-mod claim;
+mod size;
 
 pub use bucket::{
     Bucket, Corrupt, Extent, LAYOUT_VERSION, Seed, Table, bucket_of, digest, origin_of,
 };
-pub use claim::{Claim, claim};
+pub use size::TableSize;

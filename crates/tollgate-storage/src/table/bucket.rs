@@ -20,12 +20,15 @@
 //!
 //! Deliberately absent: host calls, and any knowledge of a value's meaning.
 
+use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::num::NonZeroU64;
 use core::ops::Range;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
-use tollgate_policy::{TableSize, WORD};
+
+use super::size::TableSize;
+use crate::stored_set::WORD;
 
 /// The version of a bucket's bytes; it is part of the bucket's name, too. Version 1 (four ways, a
 /// number of buckets from the capacity, no level) is not read; the log reports it.
@@ -322,8 +325,8 @@ impl<'a> Way<'a> {
         Some((Self { fingerprint, value }, rest))
     }
 
-    /// A value longer than [`MAX_VALUE_LEN`](tollgate_policy::spec::MAX_VALUE_LEN) would be cut;
-    /// the configuration rejects such a policy.
+    /// A value of more than 65,535 words would be cut; the configuration rejects a policy with such
+    /// values.
     fn write(&self, out: &mut Vec<u8>) {
         let words = u16::try_from(self.value.len().div_ceil(WORD)).unwrap_or(u16::MAX);
         let len = usize::from(words).saturating_mul(WORD);
@@ -338,6 +341,7 @@ impl<'a> Way<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     const WAYS: usize = 4;
 

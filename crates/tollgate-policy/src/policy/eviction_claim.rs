@@ -3,31 +3,37 @@
 //! Invariant: an idle value has none, because forgetting it is no loss.
 
 use tollgate_core::{FULLY_USED, Timestamp};
-use tollgate_policy::{Directory, Group, Policy, UsedShare};
+
+use crate::policy::compiled::Policy;
+use crate::policy::directory::Directory;
+use crate::policy::group::Group;
+use crate::policy::record::UsedShare;
 
 /// The claim of a value: the greatest share used, then the time at which it is forgotten anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Claim {
+pub struct EvictionClaim {
     share: UsedShare,
     idle_at: Timestamp,
 }
 
-/// The claim of a value at `now`; `None` when it can be forgotten without loss. For records of
-/// other quotas than the policy's it follows the directory `known`.
-#[must_use]
-pub fn claim(
-    policy: &Policy,
-    group: &Group,
-    known: &Directory,
-    value: &[u8],
-    now: Timestamp,
-) -> Option<Claim> {
-    let idle_at = group.idle_at_with(policy, known, value);
-    let share = || group.used_share_with(policy, known, value, now);
-    (idle_at > now).then(|| Claim { share: share(), idle_at })
+impl Group {
+    /// The claim of a value at `now`; `None` when it can be forgotten without loss. For records of
+    /// other quotas than the policy's it follows the directory `known`.
+    #[must_use]
+    pub fn eviction_claim(
+        &self,
+        policy: &Policy,
+        known: &Directory,
+        value: &[u8],
+        now: Timestamp,
+    ) -> Option<EvictionClaim> {
+        let idle_at = self.idle_at_with(policy, known, value);
+        let share = || self.used_share_with(policy, known, value, now);
+        (idle_at > now).then(|| EvictionClaim { share: share(), idle_at })
+    }
 }
 
-impl Claim {
+impl EvictionClaim {
     /// True when the key had used half of a quota or more: a limited client, or one near its limit.
     #[must_use]
     pub const fn is_half_used(&self) -> bool {
@@ -40,10 +46,10 @@ mod tests {
     use super::*;
     use tollgate_core::Span;
 
-    fn claim_of(enforced: u32, refuses_for: u64, shadow: u32, idle_at: u64) -> Claim {
+    fn claim_of(enforced: u32, refuses_for: u64, shadow: u32, idle_at: u64) -> EvictionClaim {
         let refuses_for = Span::from_millis(refuses_for);
         let share = UsedShare { enforced, refuses_for, shadow };
-        Claim { share, idle_at: Timestamp::from_millis(idle_at) }
+        EvictionClaim { share, idle_at: Timestamp::from_millis(idle_at) }
     }
 
     #[test]
