@@ -2,7 +2,7 @@
 //!
 //! Invariant: only the fields that tests write or read are declared, with the field numbers of
 //! Envoy's API, version 3; other fields are skipped, as every reader of protobuf does. Also a
-//! module of the tests of `tollgate-grpc`.
+//! module of the tests of `tollgate-server`.
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest`.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -28,8 +28,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate_grpc::wire::Writer;
-use tollgate_grpc::{frame, header_value};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::Surface;
 use tollgate_server::check;
@@ -42,6 +40,8 @@ use tollgate_server::http::protocols::Protocols;
 use tollgate_server::http::{Http, Page};
 use tollgate_server::listen::peer::Peer;
 use tollgate_server::log::Log;
+use tollgate_server::messages::wire::Writer;
+use tollgate_server::messages::{frame, header_value};
 use tollgate_server::operate::admin::Operators;
 use tollgate_server::policy::active::ProtocolRestrictions;
 use tollgate_server::policy::following::{File, Following};
@@ -226,8 +226,8 @@ async fn client(address: SocketAddr) {
 const START: &[u8] = b"HTTP/1.1 ";
 
 /// The gRPC calls that are measured.
-const AUTHORIZE: &str = tollgate_grpc::authorization::PATH;
-const RATE_LIMIT: &str = tollgate_grpc::rate_limit::PATH;
+const AUTHORIZE: &str = tollgate_server::messages::authorization::PATH;
+const RATE_LIMIT: &str = tollgate_server::messages::rate_limit::PATH;
 /// Concurrent calls per connection.
 const AT_ONCE: usize = 64;
 /// The token of the calls.

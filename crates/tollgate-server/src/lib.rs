@@ -27,3 +27,4 @@ pub mod config;
 pub mod log;
 pub mod clock;
 mod finish;
+pub mod messages;

@@ -10,9 +10,12 @@
     reason = "tests may panic, and overflow"
 )]
 
+use tollgate_server::messages; // by this name in the fuzz target's laws
+
 mod batches;
 mod calendar;
 mod cases;
 mod in_flight;
 mod leases;
+mod oracle;
 mod table;

@@ -2,12 +2,13 @@
 //!
 //! Invariant checked: any bytes are a message or an error with its reason, of bounded size; a
 //! message that comes in parts is the same as in one; values are within the bytes and their limits.
-//! Fields written again, in their shortest form, are the same message.
+//! Fields written again, in their shortest form, are the same message. A crate that includes this
+//! module has the server's `messages` at its root.
 
-use tollgate_grpc::authorization::{CheckRequest, MAX_HEADERS};
-use tollgate_grpc::rate_limit::{MAX_DESCRIPTORS, MAX_ENTRIES, RateLimitRequest};
-use tollgate_grpc::wire::{Fields, Value, Writer};
-use tollgate_grpc::{frame, health};
+use crate::messages::authorization::{CheckRequest, MAX_HEADERS};
+use crate::messages::rate_limit::{MAX_DESCRIPTORS, MAX_ENTRIES, RateLimitRequest};
+use crate::messages::wire::{Fields, Value, Writer};
+use crate::messages::{frame, health};
 
 /// Reads them as every kind of message and frame.
 pub fn check(bytes: &[u8]) {

@@ -4,7 +4,7 @@
 //! depend on the fuzzer, so that `crates/tollgate-policy/tests/corpora.rs` replays the corpora
 //! without it. `logs.rs` is a module of its targets and of `tollgate-access-log`'s test, because
 //! nothing else here imports that crate; `traffic.rs` the same with `tollgate-sim`, `engine.rs`
-//! with `tollgate-redis`, `grpc.rs` with `tollgate-grpc`, `json_body.rs` with
+//! with `tollgate-redis`, `grpc.rs` with `tollgate-server`, `json_body.rs` with
 //! `tollgate-http-syntax`, and `convert.rs` with the unit tests of `tollgate-cli`.
 
 pub mod compiled;

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_grpc::status::Code;
+use crate::messages::status::Code;
 use tollgate_service::metrics::{Family, Format};
 
 /// The method of a call.

@@ -1,6 +1,6 @@
 //! The status that calls about requests share: how they end during an overload.
 
-use tollgate_grpc::status::{Code, Status};
+use crate::messages::status::{Code, Status};
 
 /// The status of a call during an overload.
 pub(crate) fn overloaded() -> Status {

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use crate::messages::authorization::{CheckRequest, CheckResponse};
+use crate::messages::status::Status;
 use tollgate_core::Span;
-use tollgate_grpc::authorization::{CheckRequest, CheckResponse};
-use tollgate_grpc::status::Status;
 use tollgate_policy::{Disposition, Facts, Outcome, grpc_content_type};
 
 use super::answering::overloaded;

@@ -8,14 +8,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::messages::frame;
+use crate::messages::health::Serving;
+use crate::messages::status::{Code, Status};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, Version};
 use tollgate_core::Span;
-use tollgate_grpc::frame;
-use tollgate_grpc::health::Serving;
-use tollgate_grpc::status::{Code, Status};
 use tollgate_policy::grpc_content_type;
 use tollgate_service::{Api, ApiResponse};
 

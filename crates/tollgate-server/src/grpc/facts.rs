@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use crate::messages::authorization::CheckRequest;
+use crate::messages::rate_limit::{DescriptorLimit, RateLimitRequest};
 use tollgate_core::Span;
-use tollgate_grpc::authorization::CheckRequest;
-use tollgate_grpc::rate_limit::{DescriptorLimit, RateLimitRequest};
 use tollgate_policy::{Entry, Facts, RequestedLimit};
 
 /// One descriptor of a call. It has no method, host, header or address, so no rule that reads one
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn those_beside_are_all_others_in_their_order() {
-        use tollgate_grpc::rate_limit::Descriptor as Of;
+        use crate::messages::rate_limit::Descriptor as Of;
         let of = |value: &'static [u8]| Of { entries: vec![(b"key", value)], hits: 3, limit: None };
         let descriptors = vec![of(b"a"), of(b"b"), of(b"c")];
         let request = RateLimitRequest { domain: b"web", descriptors };

@@ -8,10 +8,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::messages::health;
+use crate::messages::status::{Code, Status};
+use crate::messages::{authorization, rate_limit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tollgate_grpc::health;
-use tollgate_grpc::status::{Code, Status};
-use tollgate_grpc::{authorization, rate_limit};
 
 use crate::http::protocols::Protocols;
 use crate::listen::addresses::{Addresses, ConnectionSlot};

@@ -18,9 +18,9 @@ pub(crate) use self::health::is_known;
 
 use std::sync::Arc;
 
+use crate::messages::status::{Code, Status};
+use crate::messages::{authorization as authorizations, health as healths, rate_limit as limits};
 use tollgate_core::Span;
-use tollgate_grpc::status::{Code, Status};
-use tollgate_grpc::{authorization as authorizations, health as healths, rate_limit as limits};
 
 use crate::gate::Gate;
 use crate::gate::call_counts::CallMethod;

@@ -9,13 +9,13 @@
 
 use std::sync::Arc;
 
+use crate::messages::rate_limit::{
+    self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
+};
+use crate::messages::status::Status;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use tollgate_core::Span;
-use tollgate_grpc::rate_limit::{
-    self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
-};
-use tollgate_grpc::status::Status;
 use tollgate_policy::{
     CompiledQuota, Disposition, NearestQuota, Outcome, ProblemDetails, RuleDecision,
 };
@@ -196,10 +196,10 @@ fn nearest(quota: NearestQuota<'_>) -> Nearest<'_> {
 mod tests {
     use std::collections::HashMap;
 
+    use crate::messages::status::Code;
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
     use tokio::net::{TcpListener, TcpStream};
     use tollgate_core::Timestamp;
-    use tollgate_grpc::status::Code;
     use tollgate_redis::{Address, Engine, Options};
     use tollgate_service::log::Share;
 

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::messages::wire::{Malformed, each};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -18,7 +19,6 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
-use tollgate_grpc::wire::{Malformed, each};
 
 use super::message::{Record, message};
 use super::options::Options;

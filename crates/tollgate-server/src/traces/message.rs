@@ -3,7 +3,7 @@
 //! Invariant: the output is a whole message, whatever the spans are; field numbers are written here
 //! with their names.
 
-use tollgate_grpc::wire::Writer;
+use crate::messages::wire::Writer;
 
 use super::options::Options;
 use super::parent::Parent;

@@ -1,6 +1,6 @@
 //! `envoy.config.core.v3.HeaderValue` and `HeaderValueOption`.
 
-use crate::wire::{Fields, Malformed, Writer};
+use super::wire::{Fields, Malformed, Writer};
 
 /// Reads a header line: its name and its value. The value is bytes if it was sent as bytes.
 ///

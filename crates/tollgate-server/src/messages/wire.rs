@@ -5,8 +5,6 @@
 //! one counts; a message that comes in parts is the parts combined. A known field of another wire
 //! type is malformed. Deliberately absent: groups, which proto3 does not have.
 
-use alloc::vec::Vec;
-
 /// The bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
@@ -198,8 +196,6 @@ fn low_bits(number: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
-    use alloc::vec::Vec;
 
     #[test]
     fn numbers_have_at_most_64_bits() {

@@ -4,13 +4,11 @@
 //! of one name joined already) or as received (`encode_raw_headers`). Deliberately absent: bodies,
 //! certificates, and metadata; they are skipped.
 
-use alloc::format;
-use alloc::vec::Vec;
-use core::net::IpAddr;
+use std::net::IpAddr;
 
-use crate::header_value::{self, Append};
-use crate::status::Status;
-use crate::wire::{Fields, Malformed, Value, Writer, each};
+use super::header_value::{self, Append};
+use super::status::Status;
+use super::wire::{Fields, Malformed, Value, Writer, each};
 
 /// The path of the call.
 pub const PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -81,7 +79,7 @@ impl<'a> CheckRequest<'a> {
                         it.bytes().map(|it| text = Some(it))
                     })?;
                     if let Some(text) = text {
-                        let text = core::str::from_utf8(text).ok();
+                        let text = std::str::from_utf8(text).ok();
                         self.source = text.and_then(|text| text.parse().ok());
                     }
                 }

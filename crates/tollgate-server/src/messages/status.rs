@@ -3,10 +3,7 @@
 //! Invariant: a message is text of this project, and is percent-encoded as "Responses" of the gRPC
 //! project's PROTOCOL-HTTP2.md requires.
 
-use alloc::format;
-use alloc::string::String;
-
-use crate::wire::Malformed;
+use super::wire::Malformed;
 
 /// The codes that are used here, by the gRPC project's names and numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

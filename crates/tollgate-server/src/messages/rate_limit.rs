@@ -7,14 +7,12 @@
 //! otherwise, so a client must not be able to cause one. A descriptor's own `limit` is read, and
 //! decides only where the policy takes limits from descriptors.
 
-use alloc::format;
-use alloc::vec::Vec;
-use core::fmt;
-use core::time::Duration;
+use std::fmt;
+use std::time::Duration;
 
-use crate::header_value;
-use crate::status::Status;
-use crate::wire::{Fields, Malformed, Writer, each};
+use super::header_value;
+use super::status::Status;
+use super::wire::{Fields, Malformed, Writer, each};
 
 /// The path of the call.
 pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";

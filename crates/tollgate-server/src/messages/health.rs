@@ -1,9 +1,7 @@
 //! `grpc.health.v1.Health`: reports whether to send requests here, to Envoy, Kubernetes and
 //! clients.
 
-use alloc::vec::Vec;
-
-use crate::wire::{Malformed, Writer, each};
+use super::wire::{Malformed, Writer, each};
 
 /// The path of the call for one check.
 pub const CHECK_PATH: &str = "/grpc.health.v1.Health/Check";

@@ -3,10 +3,9 @@
 //!
 //! Invariant: a unary call has one message, whole and not compressed.
 
-use alloc::vec::Vec;
-use core::time::Duration;
+use std::time::Duration;
 
-use crate::status::{Code, Status};
+use super::status::{Code, Status};
 
 /// The compression flag and four bytes of length.
 pub const PREFIX: usize = 5;
@@ -50,7 +49,7 @@ pub fn timeout(text: &[u8]) -> Option<Duration> {
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let number: u64 = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some(match unit {
         b'H' => Duration::from_secs(number.saturating_mul(3600)),
         b'M' => Duration::from_secs(number.saturating_mul(60)),

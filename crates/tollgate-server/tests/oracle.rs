@@ -12,12 +12,12 @@ mod messages;
 
 use messages::{Pair, RateLimitRequest as Request, Wrapped, descriptor};
 use prost::Message;
-use tollgate_grpc::authorization::{CheckRequest, CheckResponse};
-use tollgate_grpc::health::{self, Serving};
-use tollgate_grpc::rate_limit::{
+use tollgate_server::messages::authorization::{CheckRequest, CheckResponse};
+use tollgate_server::messages::health::{self, Serving};
+use tollgate_server::messages::rate_limit::{
     DescriptorStatus, MAX_DESCRIPTORS, MAX_ENTRIES, Nearest, RateLimitRequest, RateLimitResponse,
 };
-use tollgate_grpc::status::Code;
+use tollgate_server::messages::status::Code;
 use tollgate_test_support::Random;
 
 /// True when a byte of it could begin a group, which this reader rejects and the other one skips.

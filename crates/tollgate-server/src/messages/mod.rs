@@ -8,10 +8,6 @@
 //! their names.
 //!
 //! Modules are listed in import order: each imports only modules declared below it.
-#![no_std]
-#![forbid(unsafe_code)]
-
-extern crate alloc;
 
 pub mod authorization;
 pub mod health;
