@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tollgate_core::Span;
+use tollgate_lab::simulator::{Fate, ObservedDecision, Requests, Run, START, Table, Traffic};
 use tollgate_policy::{Policy, Surface};
-use tollgate_sim::{Fate, ObservedDecision, Requests, Run, START, Table, Traffic};
 
 use crate::request_details::{RequestDetails, request_details};
 use crate::watch::Watch;

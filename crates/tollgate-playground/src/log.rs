@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use tollgate_access_log::{Bounds, Format, FormatError};
-use tollgate_policy::{Policy, Surface};
-use tollgate_replay::suggest::{Bounds as SuggestBounds, SecondPass, Share, Suggest};
-use tollgate_replay::{
+use tollgate_lab::replay::suggest::{Bounds as SuggestBounds, SecondPass, Share, Suggest};
+use tollgate_lab::replay::{
     AssumedValues, CountedRequest, LogCounts, Observer, Options, Replay, Source, Summary, needs,
     wanted,
 };
+use tollgate_policy::{Policy, Surface};
 
 /// Bytes in which the format is detected, as on the command line.
 const HEAD: usize = 64 * 1024;
@@ -108,7 +108,7 @@ impl LogRun {
             let field =
                 map.split_once('=').ok_or_else(|| format!("map {map}: use FIELD=COLUMN"))?;
             // Some names of columns are not fields that a policy reads.
-            if let Ok(field) = tollgate_replay::field(field.0) {
+            if let Ok(field) = tollgate_lab::replay::field(field.0) {
                 assumed.mapped(&field);
             }
         }

@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 use tollgate_core::Span;
+use tollgate_lab::simulator::{Fate, ObservedDecision, RuleDecision, START};
 use tollgate_policy::explain::words;
 use tollgate_policy::{DenyMatch, Facts};
-use tollgate_sim::{Fate, ObservedDecision, RuleDecision, START};
 
 use crate::bins::RequestEvent;
 use crate::watch::ended;

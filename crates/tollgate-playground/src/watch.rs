@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tollgate_core::{Limiter, Span, Timestamp, Verdict};
-use tollgate_policy::{Plan, Policy};
-use tollgate_sim::{
+use tollgate_lab::simulator::{
     Fate, ObservedDecision, Request, Requests, RuleDecision, START, Traffic, WindowCount,
 };
+use tollgate_policy::{Plan, Policy};
 
 use crate::bins::{Bins, QuotaState, RequestEvent};
 

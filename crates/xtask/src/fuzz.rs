@@ -102,7 +102,7 @@ pub fn laws_deeply(workspace: &Workspace) -> Result<()> {
 
 fn laws_of(workspace: &Workspace, seed: u64) -> Result<()> {
     let tests = "test --profile release-test -p tollgate-core -p tollgate-http-syntax \
-                 -p tollgate-storage -p tollgate-policy -p tollgate-sim";
+                 -p tollgate-storage -p tollgate-policy -p tollgate-lab";
     let mut command = workspace.cargo();
     command.env(SEED, seed.to_string());
     let fix = format!(
@@ -214,7 +214,7 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
 
 fn again(target: &str) -> String {
     let package = match target {
-        "traffic" => "sim",
+        "traffic" => "lab",
         _ if target.starts_with("log_") => "access-log",
         _ => "policy",
     };

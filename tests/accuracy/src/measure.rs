@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use tollgate_core::{Limiter, Timestamp, Verdict};
-use tollgate_sim::{ExactLog, WindowCount};
+use tollgate_lab::simulator::{ExactLog, WindowCount};
 
 /// A request for one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

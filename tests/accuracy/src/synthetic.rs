@@ -7,8 +7,8 @@ use crate::measure::Measured;
 use crate::subject::Subject;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tollgate_lab::simulator::{Run, Table, Traffic};
 use tollgate_policy::{Policy, Surface};
-use tollgate_sim::{Run, Table, Traffic};
 
 /// Traffic that is the same for every algorithm, made for one limit and window.
 #[derive(Clone, Copy, Debug)]

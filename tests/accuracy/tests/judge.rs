@@ -9,7 +9,7 @@ use tollgate_accuracy::measure::{Arrival, measure};
 use tollgate_accuracy::subject::{half, subjects};
 use tollgate_accuracy::synthetic::{MODELS, policy};
 use tollgate_core::{Span, Timestamp};
-use tollgate_sim::{ExactLog, Run, Traffic, WindowCount};
+use tollgate_lab::simulator::{ExactLog, Run, Traffic, WindowCount};
 
 const WINDOW: u64 = 10;
 
@@ -77,7 +77,7 @@ fn a_run_finds_what_the_core_asked_directly_gives() {
             let traffic = Traffic::parse(&model.document(5, 10)).unwrap();
             let mut run = Run::new(policy(&subject).unwrap(), &traffic, 1);
             let mut arrivals = Vec::new();
-            let mut observe = |seen: &tollgate_sim::ObservedDecision<'_>| {
+            let mut observe = |seen: &tollgate_lab::simulator::ObservedDecision<'_>| {
                 let client = u32::try_from(seen.request.client).unwrap();
                 arrivals.push(Arrival { at: seen.request.at, client });
             };

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
+use tollgate_lab::simulator::{Fate, Requests, Run, START, Table, Traffic};
 use tollgate_policy::{Facts, Surface};
-use tollgate_sim::{Fate, Requests, Run, START, Table, Traffic};
 
 /// Requests of each traffic that are checked.
 const REQUESTS: u64 = 200;

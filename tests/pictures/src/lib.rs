@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_lab::simulator::{Fate, ObservedDecision, Run, START, Traffic};
 use tollgate_policy::Surface;
 use tollgate_report::{Axis, Mark, Plot, Series, Shape};
-use tollgate_sim::{Fate, ObservedDecision, Run, START, Traffic};
 
 /// A client that is polite for two minutes, sends ten requests per second from three seconds before
 /// the fourth minute until the sixth, and is polite again.

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Timestamp;
+use tollgate_lab::simulator::{OriginResponse, Tenants as ByTenant};
 use tollgate_policy::{Disposition, Partition, Plan, Policy, Surface};
-use tollgate_sim::{OriginResponse, Tenants as ByTenant};
 
 use crate::args::ExplainArgs;
 use crate::check;

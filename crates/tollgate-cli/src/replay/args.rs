@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tollgate_access_log::{Field, Format};
 use tollgate_core::{Span, Timestamp};
+use tollgate_lab::replay::suggest::Share;
+use tollgate_lab::replay::{AssumedValues, FailIf, Options};
 use tollgate_policy::Surface;
-use tollgate_replay::suggest::Share;
-use tollgate_replay::{AssumedValues, FailIf, Options};
 
 use crate::error::CommandError;
 use crate::outputs::Outputs;
@@ -141,7 +141,7 @@ fn map(text: &str) -> Result<String, String> {
     }
     let name = if name == "client_ip" { "client" } else { name };
     if !matches!(name, "request" | "path" | "query") {
-        tollgate_replay::field(name)?;
+        tollgate_lab::replay::field(name)?;
     }
     Ok(format!("{name}={column}"))
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use tollgate_access_log::{Batch, Field, Record, Wanted};
-use tollgate_replay::{Observer, Replay};
+use tollgate_lab::replay::{Observer, Replay};
 
 /// Batches under way; each has a few hundred requests.
 const AHEAD: usize = 4;

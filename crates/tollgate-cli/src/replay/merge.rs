@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tollgate_access_log::{Bounds, Field, Format, Queue, Record, Refused, Wanted};
-use tollgate_replay::{LogCounts, Source};
+use tollgate_lab::replay::{LogCounts, Source};
 
 use crate::error::CommandError;
 use crate::replay::inputs::{Input, Next, Pieces};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: facts that the logs do not contain are reported before anything is counted, and then
 //! nothing is counted. So the report never shows that no client was limited because a rule lacked
-//! its facts. The figures come from `tollgate-replay`; this module opens files and prints.
+//! its facts. The figures come from `tollgate_lab::replay`; this module opens files and prints.
 
 pub(crate) mod args;
 mod inputs;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tollgate_access_log::{Bounds, Field, Format};
-use tollgate_policy::spec::Fact;
-use tollgate_policy::{Policy, Surface};
-use tollgate_replay::suggest::{Bounds as SuggestBounds, Share, Suggest};
-use tollgate_replay::{
+use tollgate_lab::replay::suggest::{Bounds as SuggestBounds, Share, Suggest};
+use tollgate_lab::replay::{
     AssumedValues, ConditionResult, LogCounts, Need, Observer, Options, Replay, Summary, needs,
     wanted,
 };
+use tollgate_policy::spec::Fact;
+use tollgate_policy::{Policy, Surface};
 
 use crate::command;
 use crate::envoy::Filter;

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::Serialize;
+use tollgate_lab::simulator::{Progress, Run, Table};
 use tollgate_report::Cell;
-use tollgate_sim::{Progress, Run, Table};
 
 use self::args::SimulateArgs;
 use crate::error::CommandError;

@@ -3,10 +3,10 @@
 //! Invariant: every number comes from the table or the watch.
 
 use tollgate_core::Span;
+use tollgate_lab::simulator::{QuotaRow, Table};
 use tollgate_report::{
     Axis, Cell, Column, Figures, Mark, Plot, Report, Section, Series, Shape, Table as Listing,
 };
-use tollgate_sim::{QuotaRow, Table};
 
 use super::setup::Setup;
 use super::watch::{Bin, Step, Watch};

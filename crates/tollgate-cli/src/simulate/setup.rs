@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tollgate_core::{MAX_WINDOW, Span};
+use tollgate_lab::replay::WITHOUT_ENTRIES;
+use tollgate_lab::simulator::{Tenants as ByTenant, Traffic, TrafficError};
 use tollgate_policy::{Policy, Problems, Scope, Surface};
-use tollgate_replay::WITHOUT_ENTRIES;
-use tollgate_sim::{Tenants as ByTenant, Traffic, TrafficError};
 
 use crate::command;
 use crate::error::CommandError;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 use tollgate_core::Span;
-use tollgate_sim::{Fate, ObservedDecision, START};
+use tollgate_lab::simulator::{Fate, ObservedDecision, START};
 
 /// Bins of the time line.
 const MOST_BINS: usize = 600;

@@ -17,7 +17,7 @@ const APART: [&str; 3] =
 /// Random policies and traces for which every target gives the same results.
 const CASES: &str = "tollgate-cases";
 /// A policy in virtual time, whose tables are the same everywhere.
-const SIM: &str = "tollgate-sim";
+const LAB: &str = "tollgate-lab";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// Crates that are loaded into a proxy, a Worker or a page.
 pub const SHIPPED: [&str; 12] = [
@@ -27,7 +27,7 @@ pub const SHIPPED: [&str; 12] = [
     "tollgate-policy",
     "tollgate-language",
     "tollgate",
-    "tollgate-sim",
+    "tollgate-lab",
     "tollgate-filter",
     "tollgate-envoy",
     "tollgate-service",
@@ -95,7 +95,7 @@ pub fn release_laws(workspace: &Workspace) -> Result<()> {
     let fix = "read the failed law; it passed without optimisation if the step before passed";
     let start = ["test", "--profile", "release-test", "-p"];
     cargo(workspace, &[&start[..], &["tollgate-core"]].concat(), fix)?;
-    let tested = ["tollgate-filter", SIM, CASES];
+    let tested = ["tollgate-filter", LAB, CASES];
     let packages = metadata::packages(workspace)?;
     let of_tested = packages.iter().filter(|package| tested.contains(&package.name.as_str()));
     let tests: BTreeSet<&String> = of_tested.flat_map(|package| &package.tests).collect();
@@ -139,7 +139,7 @@ pub fn cases_browser(workspace: &Workspace) -> Result<()> {
 
 /// The golden tables of the simulator: the page shows the numbers of the command line.
 pub fn tables_node(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, SIM, "tables")
+    wasm(workspace, LAB, "tables")
 }
 
 fn wasm(workspace: &Workspace, package: &str, test: &str) -> Result<()> {

@@ -3,8 +3,8 @@
 
 use crate::trace::{RequestGroup, admitted};
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
+use tollgate_lab::simulator::WindowCount;
 use tollgate_report::{Axis, Mark, Plot, Series, Shape, Theme};
-use tollgate_sim::WindowCount;
 
 /// A generated file.
 #[derive(Clone, Debug, PartialEq, Eq)]
