@@ -5,7 +5,7 @@
 //! client sent. A caller that is not allowed creates none. Without traces in the configuration
 //! nothing of it is done.
 //!
-//! Not the crates `opentelemetry*`: `docs/decisions.md` ("OTLP is written by hand") has the reasons.
+//! Not the crates `opentelemetry*`: docs/decisions.md has the reasons (OTLP is written by hand).
 //!
 //! The modules are in the order in which they import: each imports only modules declared below it.
 
