@@ -25,6 +25,7 @@ mod hostile;
 mod layout;
 mod leases;
 mod numbering;
+mod one_request;
 mod refunds;
 mod succession;
 mod support;

@@ -21,6 +21,7 @@ mod peers;
 mod policy;
 mod reload;
 mod replay;
+mod request_files;
 mod start;
 mod worker;
 mod worker_start;
@@ -58,7 +59,7 @@ const COUNTED: Part = Part {
     check: Some(|workspace, _| decisions::check(workspace)),
 };
 
-pub const ALL: [Part; 10] = [
+pub const ALL: [Part; 11] = [
     COUNTED,
     Part {
         name: "policy",
@@ -127,6 +128,12 @@ pub const ALL: [Part; 10] = [
         products: &[],
         measure: |workspace, options| peers::measure(workspace, options.log.as_deref()),
         check: None,
+    },
+    Part {
+        name: "files",
+        measure: |workspace, _| request_files::measure(workspace),
+        check: None,
+        ..COUNTED
     },
 ];
 
