@@ -5,6 +5,7 @@
 //! confuse it; it does not see the expansion of a macro.
 
 mod anchors;
+mod columns;
 mod docs;
 mod finding;
 mod imports;
@@ -40,6 +41,9 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         findings.extend(text::check(path, text, &text::places(workspace)));
         if path.ends_with(".rs") {
             findings.extend(source::check(path, text));
+        }
+        if path.ends_with(".md") {
+            findings.extend(columns::check(path, text));
         }
         if path.ends_with("Cargo.toml") {
             findings.extend(manifests::reasons(path, text));
