@@ -260,6 +260,11 @@ macro_rules! choice {
 /// Declares the names in a document of an enum of the policy.
 macro_rules! names {
     ($name:ident ($what:literal) { $(#[doc = $doc:literal] $text:literal => $variant:ident,)* }) => {
+        // A variant that no name of a document gives does not compile.
+        const _: fn(&$name) = |value| match value {
+            $($name::$variant => (),)*
+        };
+
         impl $crate::json::reader::FromNode for $name {
             fn read(node: &$crate::json::node::Node, at: &$crate::json::place::At<'_>) -> Option<Self> {
                 match node {
