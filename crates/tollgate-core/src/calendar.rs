@@ -215,7 +215,7 @@ impl CalendarUnit {
     pub const fn shortest(self) -> Span {
         match self {
             Self::Month { .. } => Span::from_secs(28 * DAY),
-            _ => self.longest(),
+            Self::Hour | Self::Day | Self::Week { .. } => self.longest(),
         }
     }
 }

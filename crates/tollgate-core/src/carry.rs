@@ -128,7 +128,20 @@ impl Method {
                 window.calendar() == old.calendar()
             }
             (Self::SlidingBuckets(buckets), Self::SlidingBuckets(old)) => buckets.has_parts_of(old),
-            _ => false,
+            (
+                Self::Gcra(_)
+                | Self::TokenBucket(_)
+                | Self::LeakyBucket(_)
+                | Self::LeakyQueue(_)
+                | Self::FixedWindow(_)
+                | Self::SlidingWindow(_)
+                | Self::SlidingBuckets(_)
+                | Self::SlidingLog(_)
+                | Self::Holds(_)
+                | Self::CalendarWindow(_)
+                | Self::InFlight(_),
+                _,
+            ) => false,
         }
     }
 
@@ -138,7 +151,16 @@ impl Method {
         match self {
             Self::Gcra(_) => Gcra::paid_off(paid_off_at).encode(state),
             Self::TokenBucket(bucket) => bucket.paid_off(paid_off_at, now).encode(state),
-            _ => LeakyBucket::paid_off(paid_off_at, now).encode(state),
+            Self::LeakyBucket(_) => LeakyBucket::paid_off(paid_off_at, now).encode(state),
+            // They have no rate.
+            Self::LeakyQueue(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingBuckets(_)
+            | Self::SlidingLog(_)
+            | Self::Holds(_)
+            | Self::CalendarWindow(_)
+            | Self::InFlight(_) => {}
         }
     }
 
@@ -149,7 +171,14 @@ impl Method {
             Self::Gcra(gcra) => Some(gcra.rate()),
             Self::TokenBucket(bucket) => Some(bucket.rate()),
             Self::LeakyBucket(bucket) => Some(bucket.rate()),
-            _ => None,
+            Self::LeakyQueue(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingBuckets(_)
+            | Self::SlidingLog(_)
+            | Self::Holds(_)
+            | Self::CalendarWindow(_)
+            | Self::InFlight(_) => None,
         }
     }
 

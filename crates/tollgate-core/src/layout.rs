@@ -21,7 +21,16 @@ impl Limiter {
     pub const fn state_version(&self) -> u8 {
         match &self.method {
             Method::SlidingBuckets(_) => 2,
-            _ => 1,
+            Method::Gcra(_)
+            | Method::TokenBucket(_)
+            | Method::LeakyBucket(_)
+            | Method::LeakyQueue(_)
+            | Method::FixedWindow(_)
+            | Method::SlidingWindow(_)
+            | Method::SlidingLog(_)
+            | Method::Holds(_)
+            | Method::CalendarWindow(_)
+            | Method::InFlight(_) => 1,
         }
     }
 

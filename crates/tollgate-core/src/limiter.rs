@@ -131,11 +131,12 @@ impl Limiter {
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         // The usual case of the default; the other algorithms are a call away and do not slow it
         // down.
-        match &self.method {
-            Method::Gcra(gcra) => check_fast(gcra, state, now, cost)
-                .unwrap_or_else(|| self.check_any(state, now, cost)),
-            _ => self.check_any(state, now, cost),
+        if let Method::Gcra(gcra) = &self.method
+            && let Some(decision) = check_fast(gcra, state, now, cost)
+        {
+            return decision;
         }
+        self.check_any(state, now, cost)
     }
 
     /// Decides as [`Limiter::check`] does, and writes the same bytes, but computes only the verdict
@@ -146,11 +147,12 @@ impl Limiter {
     /// It saves a division and most of the decision: half the instructions for GCRA.
     #[inline]
     pub fn admit(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Admission {
-        match &self.method {
-            Method::Gcra(gcra) => admit_fast(gcra, state, now, cost)
-                .unwrap_or_else(|| self.admit_any(state, now, cost)),
-            _ => self.admit_any(state, now, cost),
+        if let Method::Gcra(gcra) = &self.method
+            && let Some(admission) = admit_fast(gcra, state, now, cost)
+        {
+            return admission;
         }
+        self.admit_any(state, now, cost)
     }
 
     /// The result that [`Limiter::admit`] would return, without recording anything. Call this on
@@ -166,12 +168,12 @@ impl Limiter {
     #[must_use]
     #[inline]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        match &self.method {
-            Method::Gcra(gcra) => {
-                peek_fast(gcra, state, now, cost).unwrap_or_else(|| self.peek_any(state, now, cost))
-            }
-            _ => self.peek_any(state, now, cost),
+        if let Method::Gcra(gcra) = &self.method
+            && let Some(decision) = peek_fast(gcra, state, now, cost)
+        {
+            return decision;
         }
+        self.peek_any(state, now, cost)
     }
 
     /// Each algorithm has its own function, which is jumped to and saves the registers it uses
@@ -263,9 +265,10 @@ impl Limiter {
     /// limits requests in flight.
     #[must_use]
     pub const fn max_age(&self) -> Option<Span> {
-        match &self.method {
-            Method::InFlight(in_flight) => Some(in_flight.quota().window()),
-            _ => None,
+        if let Method::InFlight(in_flight) = &self.method {
+            Some(in_flight.quota().window())
+        } else {
+            None
         }
     }
 

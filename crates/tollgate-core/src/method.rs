@@ -263,10 +263,7 @@ impl Method {
 
     /// The calendar whose windows it counts in; `None` where all windows have one length.
     pub(crate) const fn calendar(&self) -> Option<&Calendar> {
-        match self {
-            Self::CalendarWindow(window) => Some(window.calendar()),
-            _ => None,
-        }
+        if let Self::CalendarWindow(window) = self { Some(window.calendar()) } else { None }
     }
 
     /// See [`Limiter::max_in_window`](crate::Limiter::max_in_window).

@@ -88,7 +88,13 @@ impl Limiter {
             Method::TokenBucket(bucket) => bucket.rate(),
             Method::LeakyBucket(bucket) => bucket.rate(),
             Method::Holds(holds) => holds.rate(),
-            _ => return Span::ZERO,
+            Method::LeakyQueue(_)
+            | Method::FixedWindow(_)
+            | Method::SlidingWindow(_)
+            | Method::SlidingBuckets(_)
+            | Method::SlidingLog(_)
+            | Method::CalendarWindow(_)
+            | Method::InFlight(_) => return Span::ZERO,
         };
         let half = Span::from_nanos(rate.emission_interval().as_nanos().div_ceil(2));
         half.min(Span::from_secs(1))
@@ -98,7 +104,16 @@ impl Limiter {
     fn denies_used(&self, own: &[u8], now: Timestamp, cost: u64) -> bool {
         match &self.method {
             Method::Holds(holds) => holds.denies_used(own, now, cost),
-            _ => true,
+            Method::Gcra(_)
+            | Method::TokenBucket(_)
+            | Method::LeakyBucket(_)
+            | Method::LeakyQueue(_)
+            | Method::FixedWindow(_)
+            | Method::SlidingWindow(_)
+            | Method::SlidingBuckets(_)
+            | Method::SlidingLog(_)
+            | Method::CalendarWindow(_)
+            | Method::InFlight(_) => true,
         }
     }
 }

@@ -46,11 +46,21 @@ impl Limiter {
                     holds.settle(own, charge, used, now);
                 }
             }
-            _ if used < charge.cost => {
-                let unused = charge.cost.saturating_sub(used);
-                self.refund(state, self.last_of(charge, unused), now);
+            Method::Gcra(_)
+            | Method::TokenBucket(_)
+            | Method::LeakyBucket(_)
+            | Method::LeakyQueue(_)
+            | Method::FixedWindow(_)
+            | Method::SlidingWindow(_)
+            | Method::SlidingBuckets(_)
+            | Method::SlidingLog(_)
+            | Method::CalendarWindow(_)
+            | Method::InFlight(_) => {
+                if used < charge.cost {
+                    let unused = charge.cost.saturating_sub(used);
+                    self.refund(state, self.last_of(charge, unused), now);
+                }
             }
-            _ => {}
         }
         self.debit(state, used.saturating_sub(charge.cost), now);
     }

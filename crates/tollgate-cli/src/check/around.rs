@@ -102,9 +102,9 @@ impl Judgement {
         if reads.iter().any(|read| read.fact == Fact::Path) {
             self.path(manager, policy);
         }
-        let header = reads.iter().find_map(|read| match read.fact {
-            Fact::Header(name) if name.contains('-') => Some(name),
-            _ => None,
+        let header = reads.iter().find_map(|read| {
+            let Fact::Header(name) = read.fact else { return None };
+            name.contains('-').then_some(name)
         });
         if let Some(name) = header {
             self.underscores(manager, name);
@@ -145,9 +145,9 @@ impl Judgement {
     /// Checks that the filters whose metadata the policy counts by run before it.
     fn later(&mut self, manager: &Manager, policy: &Policy, later: &[String]) {
         let reads = policy.explain().reads();
-        let named = reads.iter().filter_map(|read| match read.fact {
-            Fact::Metadata(path) => Some((path.0.first()?, read.by)),
-            _ => None,
+        let named = reads.iter().filter_map(|read| {
+            let Fact::Metadata(path) = read.fact else { return None };
+            Some((path.0.first()?, read.by))
         });
         if let Some((filter, by)) = named.into_iter().find(|(name, _)| later.contains(name)) {
             let reader = whose(policy, by);

@@ -256,10 +256,10 @@ fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> 
 /// The consequences of a window that begins at one instant for all clients, and of its length.
 fn calendar(surfaces: &[Surface]) -> String {
     let mut text = String::from("all clients return at one instant, when a window begins");
-    let forgets = |surface: &&Surface| matches!(surface, Surface::Envoy | Surface::Server);
-    let names = surfaces.iter().filter(forgets).map(|surface| match surface {
-        Surface::Envoy => "Envoy",
-        _ => "a server's memory",
+    let names = surfaces.iter().filter_map(|surface| match surface {
+        Surface::Envoy => Some("Envoy"),
+        Surface::Server => Some("a server's memory"),
+        Surface::Worker | Surface::Library => None,
     });
     let names: Vec<&str> = names.collect();
     if !names.is_empty() {

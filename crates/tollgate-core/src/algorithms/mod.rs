@@ -120,7 +120,13 @@ impl Algorithm {
     pub const fn buckets(self) -> Option<u16> {
         match self {
             Self::SlidingBuckets { buckets, .. } => Some(buckets),
-            _ => None,
+            Self::Gcra
+            | Self::TokenBucket
+            | Self::LeakyBucket
+            | Self::LeakyQueue
+            | Self::FixedWindow
+            | Self::SlidingWindow
+            | Self::SlidingLog => None,
         }
     }
 

@@ -180,8 +180,11 @@ impl Metrics {
             let [allowed, denied] = self.failed_requests;
             match disposition {
                 Disposition::Allow | Disposition::Delay(_) => buffer.add(allowed, 1),
-                _ if outcome.is_failure() => buffer.add(denied, 1),
-                Disposition::Deny { .. } | Disposition::Retry(_) => {}
+                Disposition::Deny { .. } | Disposition::Retry(_) => {
+                    if outcome.is_failure() {
+                        buffer.add(denied, 1);
+                    }
+                }
             }
         }
         self.rules.count(outcome, waited, buffer)

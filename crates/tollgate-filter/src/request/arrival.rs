@@ -100,7 +100,9 @@ impl<H: Proxy> Arrival<'_, H> {
         self.policy.look(&mut plan, now);
         match self.policy.outcome(&plan).disposition() {
             Disposition::Deny { .. } => self.deny(plan),
-            _ => self.hold(plan, now).join_queue(turn, now),
+            Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => {
+                self.hold(plan, now).join_queue(turn, now)
+            }
         }
     }
 

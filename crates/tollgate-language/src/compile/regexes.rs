@@ -92,7 +92,17 @@ fn of_conditions(conditions: &Conditions, gain: bool, at: &At<'_>) {
         let (name, wanted) = match condition {
             Condition::Header(name, wanted) => (name.0.as_str(), wanted),
             Condition::Query(name, wanted) => (name.as_str(), wanted),
-            _ => continue,
+            Condition::Methods(..)
+            | Condition::Hosts(..)
+            | Condition::Paths(..)
+            | Condition::ClientCidrs(..)
+            | Condition::Routes(..)
+            | Condition::Countries(..)
+            | Condition::Asns(..)
+            | Condition::Domain(..)
+            | Condition::Descriptor(..)
+            | Condition::Entries(..)
+            | Condition::Beside(..) => continue,
         };
         let at = at.field(condition.field());
         let is_scheme = condition.field() == "headers" && is_credentials(name);

@@ -96,7 +96,12 @@ impl Outcome<'_> {
         }
         let own = match cause {
             Cause::Silent(reply) => Some(reply.body.as_ref()),
-            _ => own_body(cause).map(Some),
+            Cause::Quota(_)
+            | Cause::MissingKey(_)
+            | Cause::Rule(_)
+            | Cause::Malformed(_)
+            | Cause::Failure
+            | Cause::Busy => own_body(cause).map(Some),
         };
         match (own, self.policy.response.spec.body) {
             (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),

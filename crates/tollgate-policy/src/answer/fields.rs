@@ -275,7 +275,15 @@ impl<'a> FieldWriter<'a> {
         }
         let window = match reported.quota.limiter.algorithm() {
             Algorithm::FixedWindow => decision.reset_after,
-            _ => decision.reset_after.min(regrown_after(r, decision.limit, reported.quota.window)),
+            Algorithm::Gcra
+            | Algorithm::TokenBucket
+            | Algorithm::LeakyBucket
+            | Algorithm::LeakyQueue
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingLog
+            | Algorithm::SlidingBuckets { .. } => {
+                decision.reset_after.min(regrown_after(r, decision.limit, reported.quota.window))
+            }
         };
         window.as_secs_floor().max(1)
     }

@@ -86,7 +86,9 @@ impl Outcome<'_> {
             Some(Cause::Malformed(_)) => {
                 GrpcStatus { code: INVALID_ARGUMENT, message: self.detail() }
             }
-            _ => GrpcStatus { code: RESOURCE_EXHAUSTED, message: self.exhausted() },
+            Some(Cause::Quota(_) | Cause::MissingKey(_)) | None => {
+                GrpcStatus { code: RESOURCE_EXHAUSTED, message: self.exhausted() }
+            }
         }
     }
 

@@ -215,7 +215,13 @@ impl<'a> Outcome<'a> {
         match self.result(applied) {
             RuleResult::Marked => true,
             RuleResult::Malformed => applied.is_enforced(),
-            _ => false,
+            RuleResult::Allowed
+            | RuleResult::Denied
+            | RuleResult::Delayed
+            | RuleResult::Shadowed
+            | RuleResult::Failed
+            | RuleResult::Blocked
+            | RuleResult::Penalised => false,
         }
     }
 
@@ -241,19 +247,32 @@ impl<'a> Outcome<'a> {
             return RuleResult::Failed;
         }
         if decided.is_none() || denies(applied, self.policy, &self.plan.decisions) {
-            return match self.rule(applied).map(|rule| &rule.terms.action) {
-                _ if !applied.is_enforced() => RuleResult::Shadowed,
-                Some(Action::Mark(_)) => RuleResult::Marked,
-                _ if applied.blocked_until().is_some() => RuleResult::Blocked,
-                _ if self.of_rule(applied).any(|r| r.is_in_penalty()) => RuleResult::Penalised,
-                _ => RuleResult::Denied,
-            };
+            return self.over_limit(applied);
         }
         let waits = |r: &Reported<'_>| matches!(r.decision.verdict, Verdict::Delay(_));
         if self.of_rule(applied).any(|r| waits(&r)) {
             if applied.is_enforced() { RuleResult::Delayed } else { RuleResult::Shadowed }
         } else {
             RuleResult::Allowed
+        }
+    }
+
+    /// The result of a rule whose quota denies, or whose key is missing.
+    fn over_limit(&self, applied: &'a AppliedRule) -> RuleResult {
+        if !applied.is_enforced() {
+            return RuleResult::Shadowed;
+        }
+        match self.rule(applied).map(|rule| &rule.terms.action) {
+            Some(Action::Mark(_)) => RuleResult::Marked,
+            Some(Action::Deny(_) | Action::Delay(_) | Action::Respond(_)) | None => {
+                if applied.blocked_until().is_some() {
+                    RuleResult::Blocked
+                } else if self.of_rule(applied).any(|r| r.is_in_penalty()) {
+                    RuleResult::Penalised
+                } else {
+                    RuleResult::Denied
+                }
+            }
         }
     }
 

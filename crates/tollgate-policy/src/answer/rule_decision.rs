@@ -148,10 +148,10 @@ impl<'a> Outcome<'a> {
             let action = self.policy.rules.get(rule).map(|rule| &rule.terms.action);
             enforced && matches!(action, Some(Action::Delay(_)))
         };
-        match result {
-            RuleResult::Allowed if waited > Span::ZERO && waits() => RuleResult::Delayed,
-            _ => result,
+        if result == RuleResult::Allowed && waited > Span::ZERO && waits() {
+            return RuleResult::Delayed;
         }
+        result
     }
 
     /// [`Outcome::decisions`] with the results of [`Outcome::rules_after`].

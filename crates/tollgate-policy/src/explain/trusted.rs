@@ -16,9 +16,9 @@ impl<'p> Explain<'p> {
     /// is.
     #[must_use]
     pub fn certificate(&self) -> Option<String> {
-        let field = |part: &KeyPart| match part.source {
-            KeySource::ClientCertificate(field) => Some(field),
-            _ => None,
+        let field = |part: &KeyPart| {
+            let KeySource::ClientCertificate(field) = part.source else { return None };
+            Some(field)
         };
         let mut fields: Vec<_> = self.0.all_key_parts().filter_map(field).collect();
         fields.sort_unstable();
@@ -34,9 +34,9 @@ impl<'p> Explain<'p> {
     /// The filters of the proxy whose metadata is counted by, in words; `None` when none is.
     #[must_use]
     pub fn metadata(&self) -> Option<String> {
-        let filter = |part: &'p KeyPart| match &part.source {
-            KeySource::Metadata(path) => path.0.first(),
-            _ => None,
+        let filter = |part: &'p KeyPart| {
+            let KeySource::Metadata(path) = &part.source else { return None };
+            path.0.first()
         };
         let mut filters: Vec<&String> = self.0.all_key_parts().filter_map(filter).collect();
         filters.sort_unstable();

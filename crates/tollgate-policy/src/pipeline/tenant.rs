@@ -93,12 +93,11 @@ impl Policy {
     ) -> Result<(), Malformed> {
         let Some(key) = &self.tenant else { return Ok(()) };
         let mut rules = candidates.iter().filter_map(|rule| self.rules.get(usize::from(*rule)));
-        let rule = match &key.part.source {
+        let rule = if let KeySource::PathParam(name) = &key.part.source {
             // If several rules' paths contain a tenant, the first one counts.
-            KeySource::PathParam(name) => {
-                rules.find(|rule| rule.capture(name, request.paths()).is_some())
-            }
-            _ => rules.next(),
+            rules.find(|rule| rule.capture(name, request.paths()).is_some())
+        } else {
+            rules.next()
         };
         let Some(rule) = rule else { return Ok(()) };
         if rule.reads_in_dispute(&key.part, request.paths()) {

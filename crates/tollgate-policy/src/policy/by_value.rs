@@ -81,7 +81,18 @@ impl ByValue {
                         });
                     });
                 }
-                _ => {}
+                Condition::Methods(..)
+                | Condition::Hosts(..)
+                | Condition::Paths(..)
+                | Condition::Header(..)
+                | Condition::Query(..)
+                | Condition::Routes(..)
+                | Condition::Countries(..)
+                | Condition::Asns(..)
+                | Condition::Domain(..)
+                | Condition::Descriptor(..)
+                | Condition::Entries(..)
+                | Condition::Beside(..) => {}
             }
         }
         self.always.push(entry);

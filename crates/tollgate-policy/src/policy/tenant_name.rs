@@ -89,7 +89,21 @@ impl Tenants<'_> {
                 4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(id).ok()?).to_string()),
                 _ => Some(Ipv6Addr::from(<[u8; 16]>::try_from(id).ok()?).to_string()),
             },
-            _ => str::from_utf8(id).ok().map(ToString::to_string),
+            KeySource::Method
+            | KeySource::Host
+            | KeySource::Path
+            | KeySource::Country
+            | KeySource::Asn
+            | KeySource::Route
+            | KeySource::Header(..)
+            | KeySource::Cookie(..)
+            | KeySource::Query(..)
+            | KeySource::PathParam(_)
+            | KeySource::JwtClaim(_)
+            | KeySource::Descriptor(_)
+            | KeySource::Metadata(_)
+            | KeySource::ClientCertificate(_)
+            | KeySource::Cloudflare(_) => str::from_utf8(id).ok().map(ToString::to_string),
         }
     }
 

@@ -36,7 +36,20 @@ impl Rule {
         match &part.source {
             KeySource::Path => paths.is_disputed(),
             KeySource::PathParam(name) => self.captures_differ(name, paths),
-            _ => false,
+            KeySource::ClientIp
+            | KeySource::Method
+            | KeySource::Host
+            | KeySource::Country
+            | KeySource::Asn
+            | KeySource::Route
+            | KeySource::Header(..)
+            | KeySource::Cookie(..)
+            | KeySource::Query(..)
+            | KeySource::JwtClaim(_)
+            | KeySource::Descriptor(_)
+            | KeySource::Metadata(_)
+            | KeySource::ClientCertificate(_)
+            | KeySource::Cloudflare(_) => false,
         }
     }
 

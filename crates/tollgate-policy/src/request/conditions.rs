@@ -33,7 +33,17 @@ impl Conditions {
         let is_known = |condition: &Condition| match condition {
             Condition::Paths(_) => indexed_by == IndexedBy::Path,
             Condition::Hosts(_) => indexed_by == IndexedBy::Host && request.host().is_ok(),
-            _ => false,
+            Condition::Methods(..)
+            | Condition::Header(..)
+            | Condition::Query(..)
+            | Condition::ClientCidrs(..)
+            | Condition::Routes(..)
+            | Condition::Countries(..)
+            | Condition::Asns(..)
+            | Condition::Domain(..)
+            | Condition::Descriptor(..)
+            | Condition::Entries(..)
+            | Condition::Beside(..) => false,
         };
         let mut unclear = Ok(true);
         for condition in self.0.iter().filter(|condition| !is_known(condition)) {

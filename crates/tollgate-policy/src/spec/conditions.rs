@@ -58,17 +58,17 @@ pub struct Conditions(pub Vec<Condition>);
 impl Conditions {
     /// The path patterns, if there is a condition on the path.
     pub fn paths(&self) -> Option<&[Pattern]> {
-        self.0.iter().find_map(|condition| match condition {
-            Condition::Paths(list) => Some(list.as_slice()),
-            _ => None,
+        self.0.iter().find_map(|condition| {
+            let Condition::Paths(list) = condition else { return None };
+            Some(list.as_slice())
         })
     }
 
     /// The hosts, if there is a condition on the host.
     pub fn hosts(&self) -> Option<&[Host]> {
-        self.0.iter().find_map(|condition| match condition {
-            Condition::Hosts(list) => Some(list.as_slice()),
-            _ => None,
+        self.0.iter().find_map(|condition| {
+            let Condition::Hosts(list) = condition else { return None };
+            Some(list.as_slice())
         })
     }
 }

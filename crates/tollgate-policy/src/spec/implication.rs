@@ -56,7 +56,22 @@ impl Condition {
             (Self::Header(..), Self::Header(..))
             | (Self::Query(..), Self::Query(..))
             | (Self::Descriptor(..), Self::Descriptor(..)) => self == other,
-            _ => false,
+            (
+                Self::Methods(..)
+                | Self::Hosts(..)
+                | Self::Paths(..)
+                | Self::Header(..)
+                | Self::Query(..)
+                | Self::ClientCidrs(..)
+                | Self::Routes(..)
+                | Self::Countries(..)
+                | Self::Asns(..)
+                | Self::Domain(..)
+                | Self::Descriptor(..)
+                | Self::Entries(..)
+                | Self::Beside(..),
+                _,
+            ) => false,
         }
     }
 

@@ -69,7 +69,7 @@ variants!(KeySource {
 } if |part| match part {
     Self::Header(_, repeated) | Self::Query(_, repeated) => repeated.is_some(),
     Self::Cookie(name, repeated) => CookieName::is_one(name) && repeated.is_some(),
-    _ => true,
+    Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country | Self::Asn | Self::Route | Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_) | Self::Metadata(_) | Self::ClientCertificate(_) | Self::Cloudflare(_) => true,
 });
 
 /// The properties of a kind of key part.

@@ -21,13 +21,22 @@ pub fn no_limit_from(
     cost: Option<&Cost>,
     (scope, has_shards): (Scope, bool),
 ) -> Option<&'static str> {
+    if algorithm.has_burst() {
+        return Some(RATES);
+    }
     match action {
-        _ if algorithm.has_burst() => Some(RATES),
         Some(Action::Delay(_)) => Some(DELAYS),
-        _ if scope == Scope::Fleet || has_shards => Some(LEASED),
-        _ if scope != Scope::Local => Some(SHARED),
-        _ if *charging != Charging::Request || cost == Some(&Cost::Reported) => Some(LATER),
-        _ => None,
+        Some(Action::Deny(_) | Action::Mark(_) | Action::Respond(_)) | None => {
+            if scope == Scope::Fleet || has_shards {
+                Some(LEASED)
+            } else if scope != Scope::Local {
+                Some(SHARED)
+            } else if *charging != Charging::Request || cost == Some(&Cost::Reported) {
+                Some(LATER)
+            } else {
+                None
+            }
+        }
     }
 }
 

@@ -26,9 +26,15 @@ pub fn no_penalty(
     match action {
         Some(Action::Delay(_)) => Some(DELAYS),
         Some(Action::Mark(_)) => Some(MARKS),
-        _ if is_leased => Some(LEASED),
-        _ if cost == Some(&Cost::Reported) => Some(REPORTED),
-        _ => (charging.holds() && !tells_held).then_some(HELD),
+        Some(Action::Deny(_) | Action::Respond(_)) | None => {
+            if is_leased {
+                Some(LEASED)
+            } else if cost == Some(&Cost::Reported) {
+                Some(REPORTED)
+            } else {
+                (charging.holds() && !tells_held).then_some(HELD)
+            }
+        }
     }
 }
 

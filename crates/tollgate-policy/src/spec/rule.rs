@@ -197,9 +197,10 @@ impl RuleSpec {
         let is_captured = |name: &str| {
             paths.is_some_and(|paths| paths.iter().all(|path| path.captures().any(|n| n == name)))
         };
-        key.iter().all(|part| match &part.source {
-            KeySource::PathParam(name) => is_captured(name),
-            _ => true,
-        })
+        let mut captures = key.iter().filter_map(|part| {
+            let KeySource::PathParam(name) = &part.source else { return None };
+            Some(name)
+        });
+        captures.all(|name| is_captured(name))
     }
 }

@@ -315,8 +315,11 @@ impl Gate {
             let outcome = plan.outcome(policy);
             match outcome.final_disposition() {
                 Disposition::Allow | Disposition::Delay(_) => self.counting.add(Event::LetThrough),
-                _ if outcome.is_failure() => self.counting.add(Event::RefusedByFailure),
-                Disposition::Deny { .. } | Disposition::Retry(_) => {}
+                Disposition::Deny { .. } | Disposition::Retry(_) => {
+                    if outcome.is_failure() {
+                        self.counting.add(Event::RefusedByFailure);
+                    }
+                }
             }
         }
     }

@@ -69,8 +69,11 @@ impl Objects {
                 Disposition::Allow | Disposition::Delay(_) => {
                     self.note(FailureKind::LetThrough, "");
                 }
-                _ if outcome.is_failure() => self.note(FailureKind::Refused, ""),
-                Disposition::Deny { .. } | Disposition::Retry(_) => {}
+                Disposition::Deny { .. } | Disposition::Retry(_) => {
+                    if outcome.is_failure() {
+                        self.note(FailureKind::Refused, "");
+                    }
+                }
             }
         }
         self.report();
