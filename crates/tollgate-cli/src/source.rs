@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use tollgate_policy::plugin::NamedPolicy;
-use tollgate_policy::{Plugin, Policy, Problem, Problems, Surface};
+use tollgate_policy::{Plugin, Policy, Problem, Problems, Rule, Surface};
 
 use crate::envoy::{self, Filters};
 use crate::error::CommandError;
@@ -143,7 +143,8 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
 /// surface, and only a person can judge it, so surfaces do not report it.
 fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
     let finding = |rule: usize| {
-        let path = format!("rules[{}].key", policy.place_of(rule));
+        let place = policy.rules().get(rule).map_or(rule, Rule::place);
+        let path = format!("rules[{place}].key");
         Finding {
             file: None,
             surface: None,

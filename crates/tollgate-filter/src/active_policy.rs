@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Limits, Turn, WaitingPlan, WaitingPlanMut};
-use tollgate_policy::{Facts, Failure, Now, Outcome, Plan};
+use tollgate_policy::{Facts, Failure, Group, Now, Outcome, Partition, Plan};
 use tollgate_storage::key_hash;
 use tollgate_storage::table::{Seed, Table, digest};
 
@@ -320,7 +320,10 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// The time for the counts of a plan: the wall clock is read only where one of them needs it.
     fn now(&self, plan: &Plan, clock: Timestamp) -> Now {
-        let needs_wall = self.config.is_by_calendar && plan.is_by_calendar(&self.config.policy);
+        let groups = self.config.policy.groups();
+        let is_by_calendar =
+            |it: Partition<'_>| groups.get(it.group()).is_some_and(Group::is_by_calendar);
+        let needs_wall = self.config.is_by_calendar && plan.partitions().any(is_by_calendar);
         let wall = if needs_wall { self.host.wall_clock() } else { None };
         Now::new(clock, wall.filter(|wall| *wall <= LATEST_WALL))
     }

@@ -163,7 +163,6 @@ fn each_group_has_its_clock() {
     assert_eq!([now.of(&policy, 0), now.of(&policy, 1)], [wall, clock]);
     let mut plan = Plan::new();
     policy.plan(&get("/", "192.0.2.1"), &mut plan);
-    assert!(plan.is_by_calendar(&policy));
     plan.each_partition(|partition| partition.load(&policy, None));
     plan.decide(&policy, now);
     let at: Vec<Timestamp> = plan.outcome(&policy).decisions().map(|rule| rule.at).collect();

@@ -49,7 +49,7 @@ fn it_is_two_rules_of_one_key_and_one_value() {
     let surface = Surfaced::new(EACH);
     let names: Vec<&str> = surface.policy.rules().iter().map(|rule| rule.name()).collect();
     assert_eq!(names, ["each", "each.concurrency"]);
-    assert_eq!([0, 1].map(|rule| surface.policy.place_of(rule)), [0, 0]);
+    assert_eq!([0, 1].map(|rule| surface.policy.rules()[rule].place()), [0, 0]);
     assert_eq!(surface.policy.groups().len(), 1);
     // In the place of quotas it is one, by the rule's own name.
     let alone =

@@ -130,7 +130,7 @@ fn in_shadow_mode_a_rule_is_only_counted() {
     assert_eq!(matches(&surface), [watched, ("blocked", RuleResult::Denied)], "and none after it");
     let names: Vec<&str> = surface.policy.rule_names().collect();
     assert_eq!(names, ["each", "watched", "blocked", "never"]);
-    assert_eq!(surface.policy.place_of(0), 1, "in the document");
+    assert_eq!(surface.policy.rules()[0].place(), 1, "in the document");
 }
 
 #[test]

@@ -63,9 +63,9 @@ pub(crate) fn enforced(mut policy: Policy, settings: &Settings) -> Result<Policy
 pub(crate) fn objections(policy: &Policy, settings: &Settings) -> Problems {
     let mut problems = Problems::default();
     let is_service = settings.origin.is_none();
-    for (i, rule) in policy.rules().iter().enumerate().filter(|_| is_service) {
+    for rule in policy.rules().iter().filter(|_| is_service) {
         let mut wrong = |field: &str, message: &str| {
-            let path = format!("rules[{}].{field}", policy.place_of(i));
+            let path = format!("rules[{}].{field}", rule.place());
             problems.0.push(Problem::new(&path, message.to_owned()));
         };
         if rule.reserves() {

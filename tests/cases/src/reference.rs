@@ -106,7 +106,8 @@ impl<'c> Reference<'c> {
         }
         let of_deny =
             outcome.deny_matches().map(|matched| (usize::from(matched.rule.place), matched.result));
-        let of_rules = outcome.rules().map(|(rule, result)| (self.policy.place_of(rule), result));
+        let of_rules =
+            outcome.rules().map(|(rule, result)| (self.policy.rules()[rule].place(), result));
         let rules = of_deny.chain(of_rules).collect();
         let partitions = self.plan.len();
         let charged_later = body.is_none() && self.settle(at_ms, &waits_ms, event);

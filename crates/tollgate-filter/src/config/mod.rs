@@ -171,10 +171,9 @@ fn compiled(configuration: &[u8]) -> Result<Option<Plugin>, Vec<String>> {
 
 /// The requirements of fleet rules that the filter cannot meet.
 fn unmet_requirements(policy: &Policy, has_authority: bool) -> Vec<String> {
-    let of_fleet = policy.rules().iter().enumerate();
-    let of_fleet = of_fleet.filter(|(_, rule)| rule.scope() == Scope::Fleet);
-    let unmet = of_fleet.filter_map(|(i, rule)| {
-        let i = policy.place_of(i);
+    let of_fleet = policy.rules().iter().filter(|rule| rule.scope() == Scope::Fleet);
+    let unmet = of_fleet.filter_map(|rule| {
+        let i = rule.place();
         if !has_authority {
             return Some(format!(
                 "rules[{i}].scope: \"fleet\" needs an authority; name it in \"fleet\" next to \"policy\""
@@ -192,9 +191,9 @@ fn unmet_requirements(policy: &Policy, has_authority: bool) -> Vec<String> {
 
 /// The rules whose costs are in the body of the response.
 fn unread_bodies(policy: &Policy, at: &str) -> Vec<String> {
-    let rules = policy.rules().iter().enumerate().filter(|(_, rule)| rule.reads_body());
-    let line = |(i, _)| {
-        let i = policy.place_of(i);
+    let rules = policy.rules().iter().filter(|rule| rule.reads_body());
+    let line = |rule: &Rule| {
+        let i = rule.place();
         format!("{at}rules[{i}].cost.actual: {NOT_READ}")
     };
     rules.map(line).collect()

@@ -81,13 +81,6 @@ impl Plan {
         }
     }
 
-    /// True when one of its counts is [by a calendar](crate::Group::is_by_calendar).
-    #[must_use]
-    pub fn is_by_calendar(&self, policy: &Policy) -> bool {
-        let group = |stored: &Stored| policy.groups.get(usize::from(stored.group));
-        self.partitions.live().iter().filter_map(group).any(|group| group.is_by_calendar)
-    }
-
     /// True when a partition could not be loaded, decided or committed.
     #[must_use]
     pub fn has_failed(&self) -> bool {

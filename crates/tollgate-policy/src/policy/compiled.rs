@@ -78,14 +78,6 @@ impl Policy {
         self.rules.iter().map(Rule::name).chain(of_deny)
     }
 
-    /// The index in the document's `rules` of a rule of [`Policy::rules`]: the rules that deny have
-    /// their places there, too, and a rule with quotas and a limit on requests in flight is two
-    /// here.
-    #[must_use]
-    pub fn place_of(&self, rule: usize) -> usize {
-        self.rules.get(rule).map_or(rule, |rule| rule.terms.place.into())
-    }
-
     /// The groups: one stored value per key of each.
     #[must_use]
     pub fn groups(&self) -> &[Group] {

@@ -109,6 +109,14 @@ impl Rule {
         &self.terms.name
     }
 
+    /// The index in the document's `rules`: the rules that deny have their places there, too, and a
+    /// rule with quotas and a limit on requests in flight is two in
+    /// [`Policy::rules`](crate::Policy::rules), of one place.
+    #[must_use]
+    pub fn place(&self) -> usize {
+        self.terms.place.into()
+    }
+
     /// The rule's name as a part of a metric's name ([`metric_label`]). It is unique among the
     /// rules of a policy for Envoy.
     #[must_use]

@@ -46,8 +46,8 @@ pub fn compile(
 #[must_use]
 pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
     let mut problems = Problems::default();
-    for (i, rule) in policy.rules().iter().enumerate() {
-        let i = policy.place_of(i);
+    for rule in policy.rules() {
+        let i = rule.place();
         let mut wrong = |place: &str, message: String| {
             problems.0.push(Problem::new(&format!("rules[{i}].{place}"), message));
         };
@@ -136,6 +136,6 @@ fn reader<'p>(policy: &'p Policy, by: &Reader<'_>) -> Option<(usize, &'p str)> {
         let rule = policy.deny_rules().iter().find(|rule| rule.name() == *name)?;
         return Some((rule.place(), rule.name()));
     }
-    let rule = by.rule()?;
-    Some((policy.place_of(rule), policy.rules().get(rule)?.name()))
+    let rule = policy.rules().get(by.rule()?)?;
+    Some((rule.place(), rule.name()))
 }
