@@ -19,6 +19,15 @@ globalThis.tollgateCompiled = compiled;
 // which would belong to the instance that made it.
 globalThis.tollgateTold = wasm.told;
 
+// Receives the bytes of bodies that are scanned. Never throws: the body passes on, and its cost stays an estimate.
+globalThis.tollgateScan = (number, bytes) => {
+  try {
+    wasm.scanBody(number, bytes);
+  } catch (error) {
+    failed(error);
+  }
+};
+
 // Full stack traces in the log: names.mjs gives the functions their names.
 Error.stackTraceLimit = 100;
 

@@ -48,9 +48,7 @@ pub(crate) struct Traits {
     pub(crate) no_response: Option<&'static str>,
     /// The error for a cost that the metadata of the response shows there.
     pub(crate) no_response_metadata: Option<&'static str>,
-    /// The error for a cost in the body of a response there.
-    pub(crate) no_response_body: Option<&'static str>,
-    /// The warning for such a cost there: what reads it.
+    /// The warning for a cost in the body of a response there: what reads it.
     pub(crate) reads_body: Option<&'static str>,
     /// The warning for regular expressions there.
     pub(crate) searches: Option<&'static str>,
@@ -96,7 +94,6 @@ const ENVOY: Traits = Traits {
     no_fleet: None,
     no_response: None,
     no_response_metadata: None,
-    no_response_body: None,
     reads_body: Some(
         "is in the body of the response, which the module tollgate-envoy-full.wasm alone reads: tollgate-envoy.wasm and \
          tollgate-envoy-slim.wasm refuse this policy",
@@ -137,10 +134,6 @@ const WORKER: Traits = Traits {
     ),
     no_fleet: None,
     no_response: None,
-    no_response_body: Some(
-        "is in the body of the response, which the Worker passes on unread; Envoy's module tollgate-envoy-full.wasm does, or use \
-         {\"header\": name}",
-    ),
     reads_body: None,
     searches: None,
     no_response_metadata: Some(
@@ -176,7 +169,6 @@ const LIBRARY: Traits = Traits {
     ),
     no_response: None,
     no_response_metadata: None,
-    no_response_body: None,
     reads_body: None,
     searches: None,
     ends_reported: None,
@@ -216,7 +208,6 @@ const SERVER: Traits = Traits {
          auth, the rate limit service and callers that report no cost",
     ),
     no_response_metadata: None,
-    no_response_body: None,
     reads_body: None,
     searches: None,
     ends_reported: Some(

@@ -282,10 +282,13 @@ class Bell {
 export const bell = () => new Bell();
 
 /** The end of a forwarded response. Its body passes through a stream of ours, and the runtime moves the bytes, unless they are
- * counted: then every piece is counted before it is handed to the client. A client that leaves is noticed with the next piece. */
+ * counted or scanned: then every piece is, before it is handed to the client. A client that leaves is noticed with the next
+ * piece. */
 class ResponseEnd extends Bell {
+  number = ++lastNumber;
   isOver = false;
   isHidden = false; // over, and the platform does not report how
+  isWhole = false; // the body, where it is counted or scanned
   bytes = 0;
   #countsBytes;
 
@@ -305,9 +308,10 @@ class ResponseEnd extends Bell {
   }
 
   /** The response with `fields` added, of which this is the end. */
-  pass(response, fields) {
+  pass(response, fields, isScanned) {
     const { body } = response;
     if (body === null) {
+      this.isWhole = true;
       // The end of an upgraded connection is not known.
       if (response.webSocket) this.#hide();
       else this.over();
@@ -316,25 +320,30 @@ class ResponseEnd extends Bell {
     const { readable, writable } = passage(response.headers.get("content-length"));
     const copy = withFields(response, fields, readable);
     if (copy === response) this.#hide();
-    else this.#follow(body, writable);
+    else this.#follow(body, writable, isScanned);
     return copy;
   }
 
-  async #follow(body, writable) {
+  async #follow(body, writable, isScanned) {
+    const isRead = this.#countsBytes || isScanned;
     // An error is of one end, and has ended the other one.
-    await (this.#countsBytes ? this.#count(body, writable) : body.pipeTo(writable)).catch(() => {});
+    await (isRead ? this.#read(body, writable, isScanned) : body.pipeTo(writable)).catch(() => {});
     this.over();
   }
 
-  async #count(body, writable) {
+  async #read(body, writable, isScanned) {
     const writer = writable.getWriter();
     let reader;
     try {
       reader = body.getReader({ mode: "byob" });
       for (let piece = new Uint8Array(SHORTEST_PIECE); ; ) {
         const { done, value } = await reader.read(piece);
-        if (done) return await writer.close();
+        if (done) {
+          this.isWhole = true;
+          return await writer.close();
+        }
         this.bytes += value.length;
+        if (isScanned) globalThis.tollgateScan(this.number, value);
         await writer.write(value);
         const { byteLength } = value.buffer;
         const isShort = value.length === byteLength && byteLength < LONGEST_PIECE;
@@ -347,7 +356,7 @@ class ResponseEnd extends Bell {
   }
 }
 
-/** Long bodies are counted in long pieces, which cost less; a stream of short ones takes little memory. */
+/** Long bodies are read in long pieces, which cost less; a stream of short ones takes little memory. */
 const SHORTEST_PIECE = 4 * 1024;
 const LONGEST_PIECE = 128 * 1024;
 

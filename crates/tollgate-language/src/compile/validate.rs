@@ -84,9 +84,11 @@ pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, roo
 fn settled_cost_error(rule: &RuleDoc, surface: &Traits, at: &At<'_>) {
     let Some(settled) = rule.cost.as_ref().and_then(|doc| doc.settled.as_ref()) else { return };
     let message = match &settled.cost.actual {
-        ActualCost::Json(_) => surface.no_response_body,
         ActualCost::Metadata(_) => surface.no_response_metadata,
-        ActualCost::Header(_) | ActualCost::BytesPer(_) | ActualCost::Duration => None,
+        ActualCost::Header(_)
+        | ActualCost::BytesPer(_)
+        | ActualCost::Duration
+        | ActualCost::Json(_) => None,
     };
     if let Some(message) = message {
         at.problem(message.into());

@@ -21,6 +21,7 @@ use worker::{Context, js_sys, web_sys};
 
 use crate::deployment::{Deployment, Gate};
 use crate::operate::tally::FailureKind;
+use crate::request::body_scan::ScannedBody;
 use crate::request::decide::settle;
 use crate::request::in_flight::hold;
 use crate::request::origin::{NoResponse, forwarded};
@@ -44,8 +45,13 @@ pub(crate) struct Forward {
     pub(crate) places: Option<InFlight>,
 }
 
-/// The forwarded request whose response is under way, and the status of that.
-type AwaitsEnd = Rc<Cell<Option<(Forward, u16)>>>;
+/// A forwarded request whose response is under way: its end shows more.
+struct OpenResponse {
+    forward: Forward,
+    status: u16,
+    /// Its body, where a rule reads that.
+    body: Option<ScannedBody>,
+}
 
 impl Forward {
     /// The origin's response. Where its status or its end matters, the platform is asked to
@@ -67,12 +73,12 @@ impl Forward {
         if !self.plan.is_deferred() && end.is_none() {
             return self.response(&deployment, None).await.0;
         }
-        let rest = AwaitsEnd::default();
+        let rest = Rc::new(Cell::new(None));
         let response = {
             let (deployment, end, rest) = (Rc::clone(&deployment), end.clone(), Rc::clone(&rest));
             async move {
-                let (response, forward) = self.response(&deployment, end.as_ref()).await;
-                rest.set(forward);
+                let (response, open) = self.response(&deployment, end.as_ref()).await;
+                rest.set(open);
                 Ok(response.into())
             }
         };
@@ -80,8 +86,8 @@ impl Forward {
         let lasting = response.clone();
         context.wait_until(async move {
             Settled::of(&lasting).await; // the response is built below
-            if let (Some((forward, status)), Some(end)) = (rest.take(), end) {
-                forward.settle_end(&deployment, status, &end).await;
+            if let (Some(open), Some(end)) = (rest.take(), end) {
+                open.settle(&deployment, &end).await;
             }
         });
         let settled = Settled::of(&response).await.dyn_into();
@@ -96,12 +102,12 @@ impl Forward {
         is_needed.then(|| response_end(counts_bytes()))
     }
 
-    /// The response; and the request and its status where the end of the response shows more.
+    /// The response, and the rest of it where its end shows more.
     async fn response(
         mut self,
         deployment: &Deployment,
         end: Option<&ResponseEnd>,
-    ) -> (web_sys::Response, Option<(Self, u16)>) {
+    ) -> (web_sys::Response, Option<OpenResponse>) {
         let Some(gate) = deployment.gate() else {
             end.inspect(|end| end.over());
             return (js::send(&health::misconfigured()), None);
@@ -109,28 +115,22 @@ impl Forward {
         match forwarded(&self.request, &self.url, self.marks.lines(), end.is_some()).await {
             Ok(response) => {
                 let status = response.status();
-                self.settle(gate, Ending::Response(status), &OriginHeaders(&response)).await;
+                let head = OriginHeaders(&response);
+                self.settle(gate, Ending::Response(status), &head).await;
                 let fields = self.fields.lines();
-                let response = match end {
-                    Some(end) => end.pass(&response, fields),
-                    None => js::extended(response, fields),
-                };
+                let Some(end) = end else { return (js::extended(response, fields), None) };
+                let scan = self.plan.body_scan(&self.policy, &head);
+                let is_scanned = scan.as_ref().is_some_and(|scan| scan.is_open());
+                let body = scan.map(|scan| end.scanned(scan));
+                let passed = end.pass(&response, fields, is_scanned);
                 let is_open = self.plan.awaits_end();
-                (response, is_open.then_some((self, status)))
+                (passed, is_open.then_some(OpenResponse { forward: self, status, body }))
             }
             Err(why) => {
                 let response = self.failed(gate, why).await;
                 end.inspect(|end| end.over());
                 (response, None)
             }
-        }
-    }
-
-    /// Settles the costs that the end of the response shows.
-    async fn settle_end(mut self, deployment: &Deployment, status: u16, end: &ResponseEnd) {
-        let ended = end.facts(self.came_at).await;
-        if let Some(gate) = deployment.gate() {
-            self.settle(gate, Ending::Response(status), &ended).await;
         }
     }
 
@@ -166,6 +166,17 @@ impl Forward {
     async fn settle(&mut self, gate: &Gate, ending: Ending, response: &dyn ResponseFacts) {
         if self.plan.is_deferred() {
             settle(&gate.objects, &self.policy, &mut self.plan, ending, response).await;
+        }
+    }
+}
+
+impl OpenResponse {
+    /// Settles the costs that its end shows, once it comes.
+    async fn settle(self, deployment: &Deployment, end: &ResponseEnd) {
+        let Self { mut forward, status, body } = self;
+        let ended = end.facts(forward.came_at, body).await;
+        if let Some(gate) = deployment.gate() {
+            forward.settle(gate, Ending::Response(status), &ended).await;
         }
     }
 }

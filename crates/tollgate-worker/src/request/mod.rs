@@ -3,6 +3,7 @@
 //! Invariant: every request gets a response, and its charge is settled when its response is known.
 //! Deliberately not here: the calls to the objects (`counts`).
 
+pub(crate) mod body_scan;
 pub(crate) mod decide;
 pub(crate) mod events;
 pub(crate) mod facts;

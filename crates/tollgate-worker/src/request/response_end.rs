@@ -8,11 +8,13 @@
 use std::borrow::Cow;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::ResponseFacts;
+use tollgate_policy::spec::JsonCost;
+use tollgate_policy::{ActualUnits, BodyScan, ResponseFacts};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::Promise;
 use worker::web_sys;
 
+use crate::request::body_scan::ScannedBody;
 use crate::runtime::js;
 use crate::runtime::tasks::Settled;
 
@@ -26,13 +28,19 @@ extern "C" {
     #[wasm_bindgen(js_name = responseEnd)]
     pub(crate) fn response_end(counts_bytes: bool) -> ResponseEnd;
 
-    /// The response with `fields` added, of which this is the end.
+    /// The response with `fields` added, of which this is the end. Where its body is scanned,
+    /// `scanBody` gets its bytes.
     #[wasm_bindgen(method)]
     pub(crate) fn pass(
         this: &ResponseEnd,
         response: &web_sys::Response,
         fields: &str,
+        is_scanned: bool,
     ) -> web_sys::Response;
+
+    /// The number of its body, which no other has.
+    #[wasm_bindgen(method, getter)]
+    fn number(this: &ResponseEnd) -> f64;
 
     /// There is no response of the origin.
     #[wasm_bindgen(method)]
@@ -44,6 +52,10 @@ extern "C" {
     /// True after an end that the platform does not report.
     #[wasm_bindgen(method, getter, js_name = isHidden)]
     pub(crate) fn is_hidden(this: &ResponseEnd) -> bool;
+
+    /// True when the last byte of the body came from the origin.
+    #[wasm_bindgen(method, getter, js_name = isWhole)]
+    fn is_whole(this: &ResponseEnd) -> bool;
 
     #[wasm_bindgen(method, getter)]
     fn bytes(this: &ResponseEnd) -> f64;
@@ -64,14 +76,24 @@ impl ResponseEnd {
         self.is_over()
     }
 
+    /// Begins to scan the body of its response.
+    pub(crate) fn scanned(&self, scan: Box<BodyScan>) -> ScannedBody {
+        ScannedBody::new(js::whole(self.number()), scan)
+    }
+
     /// What it shows of a request that came at this time, once it comes.
-    pub(crate) async fn facts(&self, came_at: Timestamp) -> EndedResponse {
+    pub(crate) async fn facts(
+        &self,
+        came_at: Timestamp,
+        body: Option<ScannedBody>,
+    ) -> EndedResponse {
         while !self.comes_within(LONGEST_WAIT_MS).await {}
         let is_seen = !self.is_hidden();
         let duration_ms = js::now().since(came_at).as_millis_ceil();
         EndedResponse {
             body_bytes: is_seen.then(|| js::whole(self.bytes())),
             duration_ms: is_seen.then_some(duration_ms),
+            scan: body.filter(|_| is_seen).and_then(|body| body.end(self.is_whole())),
         }
     }
 }
@@ -80,6 +102,7 @@ impl ResponseEnd {
 pub(crate) struct EndedResponse {
     body_bytes: Option<u64>,
     duration_ms: Option<u64>,
+    scan: Option<Box<BodyScan>>,
 }
 
 impl ResponseFacts for EndedResponse {
@@ -93,6 +116,10 @@ impl ResponseFacts for EndedResponse {
 
     fn duration_ms(&self) -> Option<u64> {
         self.duration_ms
+    }
+
+    fn json(&self, cost: &JsonCost) -> Option<ActualUnits> {
+        self.scan.as_ref()?.units(cost)
     }
 
     fn has_ended(&self) -> bool {
