@@ -11,6 +11,7 @@ mod leasing_envoys;
 mod vectors;
 mod worker_admin;
 mod worker_assets;
+mod worker_body;
 mod worker_calls;
 mod worker_cases;
 mod worker_changes;

@@ -26,7 +26,9 @@ fn policy(actual: &Value) -> Value {
     json!({"version": 1, "rules": [{
         "name": "end",
         "key": [{"header": "x-user"}],
-        "cost": {"estimate": ESTIMATE, "max": 100_000_000, "actual": actual},
+        "cost": {
+            "estimate": ESTIMATE, "max": 100_000_000, "actual": actual, "on_status": {"410": 0},
+        },
         "quotas": [{"limit": LIMIT, "window": "366d", "algorithm": "fixed-window"}],
     }]})
 }
@@ -217,13 +219,13 @@ fn a_client_that_leaves_pays_for_what_was_sent() {
 #[test]
 fn a_stream_is_not_delayed_and_its_time_is_counted() {
     const HELD: Duration = Duration::from_millis(60);
-    for actual in [json!("bytes"), json!("duration")] {
+    for actual in [json!("bytes"), json!("duration"), json!({"json": [""]})] {
         let (go, gone) = (Arc::new(AtomicU64::new(0)), Duration::from_millis(5));
         let origin = {
             let go = Arc::clone(&go);
             serve(move |request: &mut Received| {
                 if request.target == "/none" {
-                    return request.answer("204 No Content", "", "");
+                    return request.answer("410 Gone", "", "");
                 }
                 request.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n");
                 for event in 0..5_u64 {
@@ -232,7 +234,8 @@ fn a_stream_is_not_delayed_and_its_time_is_counted() {
                     }
                     request.send(format!("9\r\ndata: {event}\n\n\r\n"));
                 }
-                request.send("0\r\n\r\n");
+                // The last one is whole where the stream is.
+                request.send("7\r\ndata: 7\r\n0\r\n\r\n");
             })
         };
         let worker = start(&actual, &origin);
@@ -248,7 +251,10 @@ fn a_stream_is_not_delayed_and_its_time_is_counted() {
             }
         }
         if actual == "bytes" {
-            assert_eq!(used(&worker, "u"), 45);
+            assert_eq!(used(&worker, "u"), 45 + 7);
+        }
+        if actual.get("json").is_some() {
+            assert_eq!(used(&worker, "u"), 7, "the number of the last event");
         }
     }
     let login = Login::start();

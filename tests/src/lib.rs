@@ -5,6 +5,7 @@
 //! only by the test that started it. Nothing here knows Envoy; its helpers are next to its tests.
 
 pub mod authority;
+pub mod body_costs;
 pub mod claims;
 pub mod collector;
 pub mod crowd;
@@ -20,6 +21,7 @@ pub mod identity;
 pub mod in_flight;
 pub mod leasing;
 pub mod login;
+pub mod model_server;
 pub mod origins;
 pub mod penalty;
 pub mod ports;

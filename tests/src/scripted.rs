@@ -2,7 +2,7 @@
 //! the heads of the requests.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -15,8 +15,8 @@ pub enum Part {
     Bytes(Vec<u8>),
     /// The same, this many times.
     Repeat(Vec<u8>, usize),
-    /// Nothing, until the proxy ends the connection.
-    Hold,
+    /// The same, again and again, until the proxy ends the connection.
+    Endless(Vec<u8>),
 }
 
 /// The origin, for as long as the test runs.
@@ -78,7 +78,10 @@ fn serve(
                     writer.write_all(bytes).ok()?;
                 }
             }
-            Part::Hold => while reader.read(&mut [0; 64]).ok()? > 0 {},
+            Part::Endless(bytes) => loop {
+                writer.write_all(bytes).ok()?;
+                thread::sleep(PAUSE);
+            },
         }
     }
     Some(())
