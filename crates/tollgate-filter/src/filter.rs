@@ -165,8 +165,8 @@ impl<H: Proxy> Filter<H> {
                 Some((Due::Go(stream), _)) => {
                     self.give_turn(stream, HeldRequest::resume_after_wait);
                 }
-                Some((Due::Over(stream, wait), _)) => {
-                    self.give_turn(stream, |held| held.time_out(wait, now));
+                Some((Due::Over(stream, full), _)) => {
+                    self.give_turn(stream, |held| held.time_out(full, now));
                 }
                 Some((Due::Unused, _)) => policy.count_wait(Wait::Unused),
             }
@@ -185,10 +185,10 @@ impl<H: Proxy> Filter<H> {
     /// Confirms the requests in flight of this root, and of roots that have ended; returns when the
     /// next of the latter is due.
     fn confirm(&self, root: &Root<H>, now: Timestamp) -> Option<Timestamp> {
-        root.in_flight.tick(now);
+        root.in_flight.tick(now, &root.waiting);
         let mut orphans = self.orphans.take();
         orphans.retain(|orphan| orphan.next_at().is_some());
-        orphans.iter().for_each(|orphan| orphan.tick(now));
+        orphans.iter().for_each(|orphan| orphan.tick(now, &root.waiting));
         let next_at = orphans.iter().filter_map(|orphan| orphan.next_at()).min();
         with(&self.orphans, |roots| roots.append(&mut orphans));
         next_at
@@ -260,7 +260,7 @@ impl<H: Proxy> Filter<H> {
             Flow::Stop
         };
         if !self.set_pending(id, pending) {
-            root.in_flight.end(id);
+            root.in_flight.end(id, &root.waiting);
         }
         flow
     }
@@ -316,7 +316,7 @@ impl<H: Proxy> Filter<H> {
     pub fn on_delete(&self, id: u32) {
         if let Some(stream) = with(&self.streams, |streams| streams.remove(&id.into())) {
             stream.pending.end();
-            stream.root.in_flight.end(id);
+            stream.root.in_flight.end(id, &stream.root.waiting);
         }
         if let Some(root) = with(&self.roots, |roots| take(roots, id))
             && let Some(policy) = root.policy()

@@ -131,3 +131,113 @@ fn ten_thousand_requests_leave_nothing() {
     assert_eq!((filter.contexts(), world.tick_ms.get()), (1, 0));
     assert!(passes(&filter, &world, 10));
 }
+
+/// Two at the same time; a request waits for at most 5 s.
+const WAITING: &str = r#"{"version": 1, "waiting": {"per_key": 50}, "rules": [
+    {"name": "r", "key": ["client_ip"], "action": {"delay": {"max": "5s"}},
+     "quotas": [{"limit": 100, "window": "1d", "algorithm": "fixed-window"}],
+     "concurrency": {"limit": 2, "max_age": "60s"}}]}"#;
+
+/// Lets the timer fire at its next time; returns how many milliseconds that took.
+fn tick(filter: &Filter<Host>, world: &World) -> u32 {
+    let ms = world.tick_ms.get();
+    assert_ne!(ms, 0, "the timer is stopped while a request waits");
+    world.now.set(world.now.get().saturating_add(Span::from_millis(ms.into())));
+    filter.on_tick(ROOT);
+    ms
+}
+
+// Guards: a request that overtakes another one, and a place that stays empty until the next look.
+#[test]
+fn requests_wait_for_a_place_in_order_and_each_end_gives_one_its_turn() {
+    let (filter, world) = with_policy(WAITING.to_owned());
+    assert!(passes(&filter, &world, 10) && passes(&filter, &world, 11));
+    for id in 12..=17 {
+        assert!(!passes(&filter, &world, id));
+    }
+    assert_eq!(filter.waiting(), 6);
+    for (ended, next) in (10..=15).zip(12..=17) {
+        filter.on_delete(ended);
+        // One that comes now goes behind those that wait.
+        let late = 100 + ended;
+        assert!(!passes(&filter, &world, late));
+        filter.on_delete(late);
+        assert_eq!(tick(&filter, &world), 1);
+        assert_eq!(world.resumed.borrow().last(), Some(&next));
+        assert_eq!(filter.waiting(), usize::try_from(17 - next).unwrap());
+    }
+    assert_eq!(*world.resumed.borrow(), (12..=17).collect::<Vec<_>>());
+    assert!(world.refused.borrow().is_empty());
+    filter.on_delete(16);
+    filter.on_delete(17);
+    assert!(passes(&filter, &world, 20) && passes(&filter, &world, 21));
+    assert!(!passes(&filter, &world, 22));
+}
+
+// Guards: quotas that are charged for a request that waits, leaves, or waits in vain.
+#[test]
+fn a_request_that_waits_has_charged_nothing() {
+    let (filter, world) = with_policy(WAITING.replace("\"limit\": 100", "\"limit\": 6"));
+    assert!(passes(&filter, &world, 10) && passes(&filter, &world, 11));
+    for id in 12..=15 {
+        assert!(!passes(&filter, &world, id));
+    }
+    filter.on_delete(12); // its client leaves
+    filter.on_delete(13);
+    filter.on_delete(10);
+    tick(&filter, &world);
+    filter.on_delete(11);
+    tick(&filter, &world);
+    assert_eq!(*world.resumed.borrow(), [14, 15]);
+    filter.on_delete(14);
+    filter.on_delete(15);
+    assert!(passes(&filter, &world, 16) && passes(&filter, &world, 17), "four are charged");
+    filter.on_delete(16);
+    assert!(!passes(&filter, &world, 18));
+    assert_eq!(*world.refused.borrow(), [429], "and then six");
+}
+
+#[test]
+fn a_request_waits_no_longer_than_its_rule_allows() {
+    let (filter, world) = with_policy(WAITING.to_owned());
+    assert!(passes(&filter, &world, 10) && passes(&filter, &world, 11));
+    let came = world.now.get();
+    assert!(!passes(&filter, &world, 12) && !passes(&filter, &world, 13));
+    let reads = world.reads.get();
+    let mut looks = Vec::new();
+    while filter.waiting() > 0 {
+        looks.push(tick(&filter, &world));
+    }
+    assert_eq!(world.now.get().since(came), Span::from_secs(5));
+    assert_eq!(*world.refused.borrow(), [429, 429]);
+    assert_eq!(looks[..4], [100, 200, 400, 400], "less and less often");
+    let looks = u64::try_from(looks.len()).unwrap();
+    assert!(world.reads.get() - reads <= looks + 2, "only the first of the line looks");
+    // No place was taken, and none is waited for any more.
+    filter.on_delete(10);
+    assert!(passes(&filter, &world, 14) && !passes(&filter, &world, 15));
+}
+
+#[test]
+fn a_place_that_ends_in_another_worker_is_found_by_the_next_look() {
+    let (one, world) = with_policy(WAITING.to_owned());
+    let two = worker(&world);
+    assert!(passes(&two, &world, 10) && passes(&two, &world, 11));
+    assert!(!passes(&one, &world, 12) && !passes(&one, &world, 13));
+    world.tick_ms.set(100);
+    two.on_delete(10);
+    tick(&one, &world);
+    assert_eq!(*world.resumed.borrow(), [12]);
+    two.on_delete(11);
+    world.tick_ms.set(100);
+    tick(&one, &world);
+    assert_eq!(*world.resumed.borrow(), [12, 13]);
+}
+
+#[test]
+fn a_line_that_is_full_denies_and_the_rest_wait() {
+    let (filter, world) = with_policy(WAITING.to_owned());
+    let passed = (10..70).filter(|id| passes(&filter, &world, *id)).count();
+    assert_eq!((passed, filter.waiting()), (2, 50));
+    assert_eq!(*world.refused.borrow(), [429; 8]);
+}

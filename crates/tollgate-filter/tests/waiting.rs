@@ -33,11 +33,11 @@ pub(crate) struct World {
     pub(crate) tick_ms: Cell<u32>,
     log: RefCell<Vec<String>>,
     shared: RefCell<HostMap>,
-    reads: Cell<u64>,
+    pub(crate) reads: Cell<u64>,
     /// Requests that are stopped.
     pub(crate) writes: Cell<u64>,
     /// Streams that continued, in their order, and how many got a response in the origin's place.
-    resumed: RefCell<Vec<u32>>,
+    pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) refused: RefCell<Vec<u16>>,
     counters: RefCell<Vec<(String, i64)>>,
 }

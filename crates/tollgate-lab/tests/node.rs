@@ -179,6 +179,36 @@ fn who_waits_too_long_behind_others_is_refused_and_charged_nothing() {
     assert_eq!(ends, [12, 28]);
 }
 
+// Guards: a place that is looked for at intervals although its end is in the model.
+#[test]
+fn requests_wait_for_a_place_and_each_end_gives_the_next_its_turn() {
+    let mut node = node(
+        r#"{"name": "each", "key": ["client_ip"], "action": {"delay": {"max": "1s"}},
+            "quotas": [{"limit": 20, "window": "1h", "algorithm": "fixed-window"}],
+            "concurrency": {"limit": 2}}"#,
+    )
+    .with_latency(Span::from_millis(230));
+    let fates: Vec<_> = (0..12).map(|i| node.decide(&From(1), ms(1_000 + i), 200).fate()).collect();
+    assert_eq!(fates[..2], [Fate::Admitted; 2]);
+    assert_eq!(fates[2..], [Fate::Waiting; 10]);
+    let mut told = Vec::new();
+    while let Some(decided) = node.resume(ms(60_000)) {
+        told.push((decided.arrival().number, decided.at(), decided.fate()));
+    }
+    // Two at once, 230 ms each, until the time of the rest is over.
+    let went = |number: u64| {
+        let at = ms(1_000 + number % 2 + number / 2 * 230);
+        (number, at, Fate::Admitted)
+    };
+    let denied = Fate::Denied { status: 429, retry_after: None };
+    let denied = |number: u64| (number, ms(2_000 + number), denied);
+    let expected: Vec<_> = (2..10).map(went).chain([denied(10), denied(11)]).collect();
+    assert_eq!(told, expected);
+    let left = node.decide(&From(1), ms(60_000), 200);
+    let rule = left.rules().next().unwrap();
+    assert_eq!(rule.quotas().next().unwrap().1.remaining, 9, "ten and this one are charged");
+}
+
 /// The number of held keys is proportional to that of live ones, however many came.
 #[test]
 fn idle_keys_are_forgotten_and_their_places_used_again() {

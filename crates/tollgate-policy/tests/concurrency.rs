@@ -3,6 +3,7 @@
 use std::mem;
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Turn};
 use tollgate_policy::{Disposition, Ending, Failure, Plan, Surface};
 
 use crate::support::{Ended, Head, Request, Surfaced, Tokens, get};
@@ -246,4 +247,79 @@ fn a_plan_of_requests_in_flight_is_small() {
     let mut plan = sent(&mut surface, START).unwrap();
     assert!(plan.memory().shrink() < 2_000);
     assert_eq!(confirm(&mut surface, &mut plan, START + 4_000), 0);
+}
+
+/// The same; a request waits for at most 5 s.
+fn waiting() -> Surfaced {
+    let action = r#""action": {"delay": {"max": "5s"}}, "quotas""#;
+    Surfaced::new(&EACH.replace("\"quotas\"", action))
+}
+
+#[test]
+fn a_request_without_a_place_looks_again_until_its_time_is_over() {
+    let mut surface = waiting();
+    let _running = [sent(&mut surface, START), sent(&mut surface, START)];
+    let look = Span::from_millis(100);
+    assert_eq!(surface.check(&request(), START).answer, Disposition::Retry(look));
+    let outcome = surface.plan.outcome(&surface.policy);
+    let after = |millis| outcome.disposition_after(Span::from_millis(millis));
+    assert_eq!(after(4_899), Disposition::Retry(look));
+    assert_eq!(after(4_999), Disposition::Retry(Span::from_millis(1)));
+    assert_eq!(after(5_000), DENIED);
+    // What it reports is that of a rule that denies at once.
+    assert_eq!((outcome.retry_after(), outcome.final_disposition()), (None, DENIED));
+}
+
+// Guards: a request that passes another one of its key between the quotas and the places.
+#[test]
+fn the_quotas_and_the_limit_next_to_them_have_one_line() {
+    let mut surface = waiting();
+    let _running = [sent(&mut surface, START), sent(&mut surface, START)];
+    surface.check(&request(), START);
+    let turns: Vec<_> = surface.plan.waiting(&surface.policy).turns().collect();
+    assert_eq!(turns.len(), 2);
+    assert_eq!(turns[0], turns[1]);
+    assert_eq!(surface.plan.outcome(&surface.policy).turn(), Some(turns[0]));
+    // Its line is the one that an end names.
+    let mut ended = sent(&mut surface, START + 60_000).unwrap();
+    assert!(ended.release());
+    let freed: Vec<_> = Turn::freed_by(&surface.policy, &ended).collect();
+    assert_eq!(freed.len(), 1);
+    assert_eq!((freed[0].record, freed[0].key(&ended)), (turns[0].record, turns[0].key(&ended)));
+}
+
+#[test]
+fn a_quota_that_waits_longer_than_the_rule_allows_denies_at_once() {
+    let mut surface = waiting();
+    let running = [0; 3].map(|_| sent(&mut surface, START));
+    assert_eq!(running.iter().flatten().count(), 2, "two places");
+    for plan in running.into_iter().flatten() {
+        release(&mut surface, plan, START + 1);
+    }
+    assert!(sent(&mut surface, START + 2).is_some(), "the third of the hour");
+    let denied = surface.check(&request(), START + 3);
+    assert_eq!((denied.answer, denied.header("retry-after")), (DENIED, Some("3600")));
+}
+
+#[test]
+fn a_request_that_waited_in_vain_is_denied_as_one_that_does_not_wait() {
+    let mut surface = waiting();
+    let running = [sent(&mut surface, START), sent(&mut surface, START)];
+    surface.check(&request(), START);
+    surface.plan.waiting_mut(&surface.policy).reject(Full::NoPlace);
+    let violated = |surface: &Surfaced| {
+        let outcome = surface.plan.outcome(&surface.policy);
+        assert_eq!((outcome.disposition(), outcome.retry_after()), (DENIED, None));
+        outcome.violated().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(violated(&surface), ["each.concurrency"]);
+    // Also behind others, where it saw a free place that was not its own.
+    release(&mut surface, running.into_iter().flatten().next().unwrap(), START + 1);
+    surface.policy.plan(&request(), &mut surface.plan);
+    let Surfaced { policy, plan, store, .. } = &mut surface;
+    plan.each_partition(|it| it.load(policy, store.get(it.key()).map(Vec::as_slice)));
+    plan.waiting_mut(policy).look(Timestamp::from_millis(START + 1));
+    assert_eq!(surface.plan.outcome(&surface.policy).disposition(), Disposition::Allow);
+    surface.plan.waiting_mut(&surface.policy).reject(Full::NoPlace);
+    assert_eq!(violated(&surface), ["each.concurrency"]);
 }

@@ -236,3 +236,107 @@ fn a_server_refuses_what_it_cannot_end() {
     let of_secret = errors(ProtocolRestrictions { without_ids: Some("hash_key"), ..none });
     assert!(of_secret.starts_with("rules[0].concurrency: needs hash_key, "), "{of_secret}");
 }
+
+/// The same for callers who wait for at most 5 s.
+fn waiting_gate() -> Arc<Gate> {
+    let mut policy = policy();
+    policy["rules"][1]["action"] = json!({"delay": {"max": "5s"}});
+    let clock = Clock::showing(Timestamp::from_millis(1_700_000_000_000));
+    gate_of(policy.to_string(), clock).expect("a policy")
+}
+
+/// The answer to a request of user u, its id, and how long it took.
+async fn of_user(gate: &Arc<Gate>, client: u8) -> (Value, Option<String>, Duration) {
+    let came = tokio::time::Instant::now();
+    let answer = ask(gate, &described("/users", client, "u")).await;
+    let id = answer["in_flight"]["id"].as_str().map(str::to_owned);
+    (answer, id, came.elapsed())
+}
+
+/// Lets the other tasks run until all of them wait.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+// Guards: a place that waits for the next look, and a request that overtakes another one.
+#[tokio::test(start_paused = true)]
+async fn an_end_gives_the_next_request_its_turn_at_once() {
+    let gate = waiting_gate();
+    let mut running = Vec::new();
+    for _ in 0..2 {
+        running.push(of_user(&gate, 1).await.1.expect("it runs"));
+    }
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    for client in 1..=4 {
+        let (gate, sender) = (Arc::clone(&gate), sender.clone());
+        tokio::spawn(async move {
+            let (_, id, _) = of_user(&gate, client).await;
+            sender.send((client, id.expect("it runs"))).expect("the test reads");
+        });
+        settle().await;
+    }
+    assert!(order.try_recv().is_err(), "all wait");
+    for client in 1..=4 {
+        let before = tokio::time::Instant::now();
+        done(&gate, &running.remove(0)).await;
+        let (next, id) = order.recv().await.expect("the next one runs");
+        assert_eq!(next, client);
+        assert!(before.elapsed() < Duration::from_millis(10), "without another look");
+        running.push(id);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_ends_at_once_give_two_requests_their_turns() {
+    let gate = waiting_gate();
+    let running = [of_user(&gate, 1).await.1, of_user(&gate, 1).await.1];
+    let waiting = join_all((1..=2).map(|client| of_user(&gate, client)));
+    let ends = async {
+        settle().await;
+        for id in running.iter().flatten() {
+            done(&gate, id).await;
+        }
+    };
+    let (answers, ()) = futures_util::future::join(waiting, ends).await;
+    for (answer, id, took) in answers {
+        assert!(id.is_some(), "{answer}");
+        assert!(took < Duration::from_millis(20), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_in_vain_is_denied_when_its_time_is_over() {
+    let gate = waiting_gate();
+    let running = [of_user(&gate, 1).await.1, of_user(&gate, 1).await.1];
+    for (answer, id, took) in join_all((1..=3).map(|client| of_user(&gate, client))).await {
+        assert_eq!((&answer["decision"], id), (&json!("deny"), None), "{answer}");
+        assert_eq!(answer["retry_after_ms"], Value::Null, "{answer}");
+        assert_eq!(answer["violated"], json!(["user.concurrency"]), "{answer}");
+        assert_eq!(took.as_secs(), 5);
+    }
+    done(&gate, running[0].as_ref().expect("it runs")).await;
+    assert!(of_user(&gate, 1).await.1.is_some());
+}
+
+// Guards: a turn that a caller takes along when it leaves.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_passes_its_turn_on() {
+    let gate = waiting_gate();
+    let running = [of_user(&gate, 1).await.1, of_user(&gate, 1).await.1];
+    let leaves = tokio::spawn({
+        let gate = Arc::clone(&gate);
+        async move { of_user(&gate, 2).await }
+    });
+    settle().await;
+    let stays = tokio::spawn({
+        let gate = Arc::clone(&gate);
+        async move { of_user(&gate, 3).await }
+    });
+    settle().await;
+    leaves.abort();
+    settle().await;
+    let ended = tokio::time::Instant::now();
+    done(&gate, running[0].as_ref().expect("it runs")).await;
+    assert!(stays.await.expect("it was answered").1.is_some());
+    assert!(ended.elapsed() < Duration::from_millis(10));
+}

@@ -21,6 +21,9 @@ pub trait InFlightCounts {
     /// there, empty when nothing is; `None` when it did not reply.
     fn report(&self, name: [u8; 32], request: Vec<u8>) -> impl Future<Output = Option<Vec<u8>>>;
 
+    /// The count of this name has released a request: another one may have its place.
+    fn freed(&self, name: &[u8; 32]);
+
     /// Counts an event.
     fn add(&self, event: Event);
 }
@@ -41,6 +44,7 @@ impl InFlight {
     pub async fn end(&self, counts: &impl InFlightCounts) -> bool {
         let each = self.report(InFlightReport::Ended, counts).await;
         let is_whole = each.iter().all(Option::is_some);
+        self.counts.iter().for_each(|(name, _)| counts.freed(name));
         if is_whole {
             counts.add(Event::Done);
         }

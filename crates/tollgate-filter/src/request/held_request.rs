@@ -270,14 +270,10 @@ impl<H: Proxy> HeldRequest<H> {
         Pending::Response(PendingResponse::Fields(self.policy, self.plan))
     }
 
-    /// It has waited for as long as its rule allows; its client may try again after `wait`.
-    pub fn time_out(mut self, wait: Span, now: Timestamp) -> Pending<H> {
+    /// It has waited for as long as its rule allows.
+    pub fn time_out(mut self, full: Full, now: Timestamp) -> Pending<H> {
         self.position = None;
-        if self.host.enter(self.id) {
-            self.reject_waiting(Full::Late(wait), now)
-        } else {
-            Pending::NOTHING
-        }
+        if self.host.enter(self.id) { self.reject_waiting(full, now) } else { Pending::NOTHING }
     }
 
     /// Counts and marks a request that is allowed, once its place is certain.

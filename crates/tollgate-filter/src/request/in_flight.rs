@@ -4,6 +4,7 @@
 //! response, the client, a time-out or another filter. Each belongs to the root of its stream,
 //! whose timer confirms it; when the root ends, to another one, because streams outlive their root.
 //! Nothing is borrowed across a host call, and a stream that ends during one is released after it.
+//! An end gives the first request of this worker that waits for the place its turn.
 //! Deliberately absent: what is counted, and when it expires; that is the policy's.
 
 use std::cell::Cell;
@@ -12,10 +13,11 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Plan;
-use tollgate_policy::waiting::SlabMap;
+use tollgate_policy::waiting::{SlabMap, Turn};
 
 use crate::active_policy::ActivePolicy;
 use crate::host::proxy::Proxy;
+use crate::request::waiting::Waiting;
 
 /// The most requests that are confirmed in one call of the timer, so that the others of the worker
 /// need not wait; the rest follow in the next calls.
@@ -70,12 +72,12 @@ impl<H: Proxy> InFlight<H> {
     }
 
     /// The stream of a request has ended.
-    pub fn end(&self, stream: u32) {
+    pub fn end(&self, stream: u32, waiting: &Waiting<H>) {
         if self.confirming.get() == Some(stream) {
             return self.confirming.set(None);
         }
         if let Some(Request { policy, plan, .. }) = self.take(stream) {
-            release(&policy, plan);
+            release(&policy, plan, waiting);
         }
     }
 
@@ -85,18 +87,18 @@ impl<H: Proxy> InFlight<H> {
     }
 
     /// Confirms the requests that are due.
-    pub fn tick(&self, now: Timestamp) {
+    pub fn tick(&self, now: Timestamp, waiting: &Waiting<H>) {
         for _ in 0..CONFIRMED_PER_TICK {
             let due = self.with(|requests| requests.due.front().copied());
             let Some((_, stream)) = due.filter(|(at, _)| *at <= now) else { return };
             match self.take(stream) {
-                Some(request) => self.confirm(stream, request, now),
+                Some(request) => self.confirm(stream, request, now, waiting),
                 None => drop(self.with(|requests| requests.due.pop_front())),
             }
         }
     }
 
-    fn confirm(&self, stream: u32, mut request: Request<H>, now: Timestamp) {
+    fn confirm(&self, stream: u32, mut request: Request<H>, now: Timestamp, waiting: &Waiting<H>) {
         let Request { policy, plan, .. } = &mut request;
         if !plan.confirm() {
             return;
@@ -105,7 +107,7 @@ impl<H: Proxy> InFlight<H> {
         policy.charge(plan);
         policy.count_late(plan.confirmed(&policy.config.policy));
         if self.confirming.take().is_none() {
-            return release(&request.policy, request.plan);
+            return release(&request.policy, request.plan, waiting);
         }
         let Some(after) = plan.confirm_after(&policy.config.policy) else { return };
         let has_failed = plan.has_failed();
@@ -146,8 +148,20 @@ impl<H: Proxy> InFlight<H> {
     }
 }
 
-fn release<H: Proxy>(policy: &ActivePolicy<H>, mut plan: Box<Plan>) {
-    if plan.release() {
-        policy.charge(&mut plan);
+fn release<H: Proxy>(policy: &ActivePolicy<H>, mut plan: Box<Plan>, waiting: &Waiting<H>) {
+    if !plan.release() {
+        return;
     }
+    policy.charge(&mut plan);
+    if waiting.with(|queue| queue.is_empty()) != Some(false) {
+        return;
+    }
+    let Some(now) = policy.host.now() else { return };
+    for turn in Turn::freed_by(&policy.config.policy, &plan) {
+        let line = policy.queue_key(&plan, &turn);
+        waiting.with(|queue| {
+            let _ = queue.place_freed(&line, now);
+        });
+    }
+    policy.settle_waiting(waiting, now);
 }

@@ -13,8 +13,8 @@ use std::mem;
 use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Due, Full, Queue, Ticket, Turn};
-use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy};
+use tollgate_policy::waiting::{Due, Queue, Ticket, Turn};
+use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy, Rule};
 
 use crate::simulator::node_decision::{Arrival, Fate, NodeDecision, OriginResponse};
 use crate::simulator::store::{CountPlace, Place, Store};
@@ -38,6 +38,8 @@ pub struct Node {
     latency: Span,
     /// Requests that were sent on and whose responses have not come, the oldest first.
     responses: VecDeque<PendingResponse>,
+    /// A rule limits requests in flight.
+    limits_in_flight: bool,
     /// Requests in flight that rules count, by the time at which each is confirmed or ends, and a
     /// number.
     in_flight: BTreeMap<(Timestamp, u64), InFlight>,
@@ -88,6 +90,7 @@ impl Node {
         let queue = Queue::new(policy.waiting());
         Self {
             lone: LoneQuota::of(&policy),
+            limits_in_flight: policy.rules().iter().any(Rule::limits_requests_in_flight),
             tenants: Arc::default(),
             policy,
             store,
@@ -140,10 +143,22 @@ impl Node {
         self.queue.len()
     }
 
-    /// When [`Node::resume`] next returns a request.
+    /// When [`Node::resume`] may next return a request.
     #[must_use]
     pub fn next_at(&self) -> Option<Timestamp> {
-        self.queue.next_at()
+        let turn_at = self.queue.next_at()?;
+        if !self.limits_in_flight {
+            return Some(turn_at);
+        }
+        // The end of a request in flight may free a place that another one waits for.
+        let counted = self.in_flight.first_key_value().map(|((at, _), _)| *at);
+        let sent_on = self.unsettled.as_ref().map(|response| self.ends_at(response));
+        [turn_at].into_iter().chain(counted).chain(sent_on).min()
+    }
+
+    /// When a request that is sent on ends.
+    fn ends_at(&self, UnsettledResponse { origin, at }: &UnsettledResponse) -> Timestamp {
+        at.saturating_add(origin.duration.unwrap_or(self.latency))
     }
 
     /// Decides a request that comes at `now`; if it is sent on, the origin sends `response`.
@@ -210,10 +225,11 @@ impl Node {
     /// The next waiting request whose turn came until `until`: it was sent on, or denied.
     pub fn resume(&mut self, until: Timestamp) -> Option<NodeDecision<'_>> {
         loop {
-            let now = self.queue.next_at().filter(|at| *at <= until)?;
+            let now = self.next_at().filter(|at| *at <= until)?;
             self.settle(now);
             self.seated = None;
-            let popped = match self.queue.pop(now)? {
+            let Some(due) = self.queue.pop(now) else { continue };
+            let popped = match due {
                 Due::Unused => None,
                 Due::Go(waiter) => {
                     // It was reported when it got its place.
@@ -222,10 +238,10 @@ impl Node {
                         Some(UnsettledResponse { origin: waiter.arrival.response, at: now });
                     None
                 }
-                Due::Over(waiter, wait) => {
+                Due::Over(waiter, full) => {
                     self.sit_down(waiter.plan);
                     self.locate();
-                    Some((waiter.arrival, self.reject(Full::Late(wait), now)))
+                    Some((waiter.arrival, self.reject(full, now)))
                 }
                 Due::Decide(ticket) => self.take_turn(ticket, now),
             };
@@ -262,11 +278,11 @@ impl Node {
     }
 
     /// The request of `plan` is sent on, and counts until its end.
-    fn begin_in_flight(&mut self, UnsettledResponse { origin, at }: &UnsettledResponse) {
+    fn begin_in_flight(&mut self, response: &UnsettledResponse) {
         let Some(plan) = self.plan.in_flight(&self.policy) else { return };
-        let ends_at = at.saturating_add(origin.duration.unwrap_or(self.latency));
+        let ends_at = self.ends_at(response);
         self.sent_on = self.sent_on.saturating_add(1);
-        self.keep_in_flight(InFlight { plan, ends_at }, self.sent_on, *at);
+        self.keep_in_flight(InFlight { plan, ends_at }, self.sent_on, response.at);
     }
 
     /// The time of a request in flight has come: it ends, or is confirmed.
@@ -277,6 +293,12 @@ impl Node {
         self.sit_down(plan);
         if counts {
             self.commit(at);
+        }
+        if has_ended && counts {
+            for turn in Turn::freed_by(&self.policy, &self.plan) {
+                let line = (turn.record, self.places.get(turn.partition).map_or(0, |it| it.key));
+                let _ = self.queue.place_freed(&line, at);
+            }
         }
         if !has_ended {
             self.plan.confirmed(&self.policy);

@@ -42,7 +42,7 @@ pub(super) fn errors(rule: &RuleDoc, at: &At<'_>) {
     }
     let is_reported = rule.cost.as_ref().is_some_and(|doc| doc.cost == Cost::Reported);
     let wrong = [
-        (matches!(rule.action, Some(Action::Delay(_))), DELAYS),
+        (orders(rule), PRIORITIES),
         (rule.quotas().any(QuotaDoc::is_queue), QUEUES),
         (rule.scope() == Scope::Fleet, LEASES),
         (rule.shards.is_some(), SHARDS),
@@ -59,9 +59,14 @@ pub(super) fn errors(rule: &RuleDoc, at: &At<'_>) {
     }
 }
 
+/// True when requests that the rule delays have priorities.
+fn orders(rule: &RuleDoc) -> bool {
+    matches!(&rule.action, Some(Action::Delay(delay)) if !delay.priority.is_empty())
+}
+
 const NO_OWN: &str = "is for a rule with a limit on requests in flight; give the rule \"concurrency\", which its tiers can change";
 const NO_QUOTAS: &str = "is for a rule with quotas; give the rule \"quotas\", which its tiers can change, or leave it out";
-const DELAYS: &str = "counts requests that run, and the action \"delay\" makes one wait, but how long is not known; use another action";
+const PRIORITIES: &str = "makes requests wait until another one ends, and \"priority\" orders them by the times at which they go, which are not known; leave \"priority\" out";
 const QUEUES: &str = "counts requests that run, and a leaky-queue makes them wait; give it to another rule with the same key";
 const LEASES: &str = "is not leased to nodes, because a place that ends is given back where it was taken; leave \"scope\" out, and let the nodes share a store";
 const SHARDS: &str =

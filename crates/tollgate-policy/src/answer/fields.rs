@@ -9,6 +9,7 @@ use base64ct::{Base64, Encoding};
 use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use crate::answer::text::Text;
+use crate::pipeline::in_flight::PLACE_LOOK;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::settings::Response;
 use crate::spec::response::HeaderGeneration;
@@ -39,15 +40,25 @@ pub(crate) struct Reported<'a> {
 }
 
 impl Reported<'_> {
-    /// True when it denies, and when its place was returned because the request may not wait.
+    /// True when it denies, when its place was returned because the request may not wait, and when
+    /// the request waited for a place in vain.
     pub(crate) fn is_violated(&self) -> bool {
         let gave_place = || self.quota.limiter.algorithm() == Algorithm::LeakyQueue;
-        !self.decision.is_admitted() || (self.rejected_waiting && gave_place())
+        !self.decision.is_admitted()
+            || (self.rejected_waiting && (gave_place() || self.is_in_flight()))
     }
 
     /// True when it limits requests in flight: it has no window, and no time when it allows again.
     pub(crate) const fn is_in_flight(&self) -> bool {
         self.quota.limiter.max_age().is_some()
+    }
+
+    /// The wait of a denied request before it is decided again, if it may still wait for `left`:
+    /// the end of a request in flight is not known, so it is looked for.
+    pub(crate) fn next_look(&self, left: Span) -> Option<Span> {
+        let denies = !self.decision.is_admitted();
+        let looks = denies && self.is_in_flight() && left > Span::ZERO;
+        self.decision.retry_after.or_else(|| looks.then(|| PLACE_LOOK.min(left)))
     }
 
     /// True when a penalty denies.

@@ -287,7 +287,7 @@ impl<'a> Outcome<'a> {
         if let Some(full) = self.plan.rejected_waiting {
             let cause = match full {
                 Full::Worker(_) => Cause::Busy,
-                Full::Key(_) | Full::Late(_) => Cause::Quota(None),
+                Full::Key(_) | Full::Late(_) | Full::NoPlace => Cause::Quota(None),
             };
             let waits = self.plan.applied.iter().find(|applied| applied.rejected_waiting);
             return Some((cause, waits.or_else(|| binding().next())?.rule));
@@ -332,7 +332,7 @@ impl<'a> Outcome<'a> {
             }
             let max = self.rule(applied).and_then(Rule::longest_wait)?;
             for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
-                let wait = reported.decision.retry_after?;
+                let wait = reported.next_look(max.saturating_sub(waited))?;
                 let is_queue = reported.quota.limiter.algorithm() == Algorithm::LeakyQueue;
                 if is_queue || waited.saturating_add(wait) > max {
                     return None;

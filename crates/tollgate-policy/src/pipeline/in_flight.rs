@@ -14,6 +14,10 @@ use tollgate_storage::Due;
 /// A charge is confirmed after this part of `max_age`: twice before it expires.
 pub const CONFIRMED_AFTER: u64 = 3;
 
+/// A request that waits for a place looks again after this time: a place that ends in another
+/// process is found by that alone.
+pub const PLACE_LOOK: Span = Span::from_millis(100);
+
 impl Plan {
     /// The part of an allowed plan that counts its request while it is in flight; `None` when no
     /// rule does. Keep it until the request ends. From [time](Plan::confirm_after) to time

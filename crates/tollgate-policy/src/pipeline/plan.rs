@@ -22,6 +22,9 @@ use tollgate_storage::Due;
 /// Why a request may not wait, and the time after which a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
+    /// It has waited for a place among the requests in flight for as long as it may. The end of
+    /// another one is not known, so its denial has no retry time by this.
+    NoPlace,
     /// The requests ahead of it cannot be finished before its deadline.
     Late(Span),
     /// Too many requests wait for this key.

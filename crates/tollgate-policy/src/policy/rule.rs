@@ -281,6 +281,13 @@ impl Rule {
         matches!(self.terms.charging, Charging::InFlight)
     }
 
+    /// True when both are one rule of the document: its quotas, and its limit on requests in
+    /// flight.
+    pub(crate) const fn is_part_of(&self, other: &Self) -> bool {
+        self.terms.place == other.terms.place
+            && self.limits_requests_in_flight() != other.limits_requests_in_flight()
+    }
+
     /// True when held units may come back, so that a denial may end before its retry time.
     #[must_use]
     pub const fn gives_back(&self) -> bool {

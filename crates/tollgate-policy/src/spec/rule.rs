@@ -156,7 +156,8 @@ pub(crate) fn are_unique<'n>(names: impl Iterator<Item = &'n str>) -> bool {
 impl RuleTerms {
     /// True when requests can be counted while they are in flight: each is one, here and now.
     fn can_be_in_flight(&self) -> bool {
-        !self.names_cost && self.scope != Scope::Fleet && !matches!(self.action, Action::Delay(_))
+        let orders = matches!(&self.action, Action::Delay(delay) if !delay.priority.is_empty());
+        !self.names_cost && self.scope != Scope::Fleet && !orders
     }
 }
 

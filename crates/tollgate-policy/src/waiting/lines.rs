@@ -4,6 +4,8 @@
 //! the line's `cost` and the queue's `bytes`. A line without waiters and without a spare time is
 //! closed.
 
+use alloc::vec::Vec;
+
 use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::plan::Full;
@@ -25,18 +27,28 @@ type Name<K> = (K, Option<u64>);
 
 impl Kind {
     pub(super) const fn turns() -> Self {
-        Self::Turns { pace: None, deciding: None }
+        Self::Turns { pace: None, deciding: None, is_freed: false }
     }
 }
 
 impl<K> Line<K> {
+    /// True when its requests wait for a place, too, so that their times are not known.
+    pub(super) fn waits_for_place(&self) -> bool {
+        match &self.kind {
+            Kind::Turns { pace, .. } => pace.as_ref().is_some_and(Pace::waits_for_place),
+            Kind::Places(_) => false,
+        }
+    }
+
     /// Before this time no waiter that joins now with `cost` is allowed.
     fn fits_at(&self, cost: u64, newer: Option<&Pace>) -> Timestamp {
         let ahead = u64::try_from(self.cost).unwrap_or(u64::MAX);
         let first_at = self.entry.map_or(Timestamp::ZERO, |(at, ..)| at);
         let Kind::Turns { pace, .. } = &self.kind else { return first_at };
-        let fits_at = newer.or(pace.as_ref()).map(|pace| pace.fits_at(ahead, cost));
-        fits_at.unwrap_or_default().max(first_at)
+        let Some(pace) = newer.or(pace.as_ref()) else { return first_at };
+        let fits_at = pace.fits_at(ahead, cost);
+        // The time of the next look is not one before which no place ends.
+        if pace.waits_for_place() { fits_at } else { fits_at.max(first_at) }
     }
 }
 
@@ -106,13 +118,62 @@ impl<K: Ord + Clone, T> Queue<K, T> {
 
     /// Sets a newer pace from the quotas of a line.
     pub(super) fn set_pace(&mut self, id: u64, newer: Option<Pace>) {
-        let (Some(newer), Some(line)) = (newer, self.lines.get_mut(&id)) else { return };
-        if let Kind::Turns { pace, .. } = &mut line.kind {
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        let Kind::Turns { pace, is_freed, .. } = &mut line.kind else { return };
+        if let Some(newer) = newer {
             let bytes = LINE_BYTES.saturating_add(newer.held_bytes());
             self.bytes = self.bytes.saturating_sub(line.bytes).saturating_add(bytes);
             line.bytes = bytes;
-            *pace = Some(newer);
+            *pace = Some(newer.after(pace.as_ref()));
         }
+        if let (true, Some(pace)) = (*is_freed, pace) {
+            pace.free_place();
+        }
+    }
+
+    /// The pace of a waiter that was decided again. Its line, which knows of looks in vain and of a
+    /// place that ended meanwhile, closes when it is the only one there.
+    pub(super) fn decided_again(&self, ticket: Ticket, pace: Pace) -> Pace {
+        let line = self.waiters.get(&ticket.0).and_then(|waiter| self.lines.get(&waiter.line));
+        let Some(Line { kind: Kind::Turns { pace: earlier, is_freed, .. }, .. }) = line else {
+            return pace;
+        };
+        let mut pace = pace.after_looks(earlier.as_ref().map_or(0, Pace::vain_looks));
+        if *is_freed {
+            pace.free_place();
+        }
+        pace
+    }
+
+    /// A request in flight of this line's key has ended in this process: the first of the line is
+    /// decided now, and again if it is being decided. Returns the surface's value for it if it is
+    /// due, so that a surface without a common timer can wake it.
+    pub fn place_freed(&mut self, key: &K, now: Timestamp) -> Option<&T> {
+        let id = *self.by_key.get(&(key.clone(), None))?;
+        if let Kind::Turns { pace, deciding, is_freed } = &mut self.lines.get_mut(&id)?.kind {
+            match (deciding, pace) {
+                (Some(_), _) => *is_freed = true,
+                (None, Some(pace)) => pace.free_place(),
+                (None, None) => {}
+            }
+        }
+        self.schedule(id, now);
+        self.due_first(key, now)
+    }
+
+    /// The lines of turns whose keys are from `first` to `last`.
+    pub fn lines_between(&self, first: &K, last: &K) -> Vec<K> {
+        let range = (first.clone(), None)..=(last.clone(), None);
+        let turns = self.by_key.range(range).filter(|((_, cost), _)| cost.is_none());
+        turns.map(|((key, _), _)| key.clone()).collect()
+    }
+
+    /// The surface's value for the first of this line, if it is due: for a surface without a common
+    /// timer, after another one of the line has gone.
+    pub fn due_first(&self, key: &K, now: Timestamp) -> Option<&T> {
+        let line = self.lines.get(self.by_key.get(&(key.clone(), None))?)?;
+        line.entry.filter(|(at, ..)| *at <= now)?;
+        self.waiters.get(&line.order.first()?).map(|waiter| &waiter.value)
     }
 
     /// Adds a waiter to its line: as the first, or by its rank and ticket.
@@ -200,7 +261,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         let fits_at = match (&line.kind, first) {
             (Kind::Places(places), _) => places.first(),
             (Kind::Turns { pace, .. }, Some(first)) => {
-                Some(pace.as_ref().map_or(now, |pace| pace.fits_at(0, first.cost)))
+                let decides_at = |pace: &Pace| pace.decides_at(first.cost, first.deadline);
+                Some(pace.as_ref().map_or(now, decides_at))
             }
             (Kind::Turns { .. }, None) => None,
         };
@@ -238,9 +300,9 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         line.entry = None;
         let first = line.order.first();
         match &mut line.kind {
-            Kind::Turns { deciding, .. } => {
+            Kind::Turns { deciding, is_freed, .. } => {
                 let ticket = first?;
-                *deciding = Some(ticket);
+                (*deciding, *is_freed) = (Some(ticket), false);
                 let waiter = self.waiters.get_mut(&ticket)?;
                 self.agenda.remove(waiter.entry.take());
                 Some(Due::Decide(Ticket(ticket)))
@@ -257,10 +319,15 @@ impl<K: Ord + Clone, T> Queue<K, T> {
 
     /// Processes the deadline of a waiter.
     pub(super) fn give_up(&mut self, ticket: u64, now: Timestamp) -> Option<Due<T>> {
+        let stood_in = self.lines.get(&self.waiters.get(&ticket)?.line);
+        let waited_for_place = stood_in.is_some_and(Line::waits_for_place);
         let waiter = self.remove_waiter(ticket, now, None)?;
+        if waited_for_place {
+            return Some(Due::Over(waiter.value, Full::NoPlace));
+        }
         let line = self.lines.get(&waiter.line);
         let fits_at = line.map_or(now, |line| line.fits_at(waiter.cost, None));
-        Some(Due::Over(waiter.value, fits_at.since(now).max(SOONEST_RETURN)))
+        Some(Due::Over(waiter.value, Full::Late(fits_at.since(now).max(SOONEST_RETURN))))
     }
 
     /// Adds a request that waits for `at` or, without it, for the next spare time.

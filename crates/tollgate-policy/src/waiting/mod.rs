@@ -14,6 +14,11 @@
 //! the end that have a lower priority and still go in time after it. So a priority changes which
 //! waiters go, never how many go or when, and it makes no waiter wait in vain.
 //!
+//! A rule with a limit on requests in flight has one line for that limit and its quotas: a request
+//! waits until all of them allow it, and is charged by all of them at once. When a limit is full,
+//! no time is known: the first of the line is decided again when a request of the key ends in this
+//! process, and else after [`PLACE_LOOK`], then twice, then four times that.
+//!
 //! Places that `leaky-queue` has assigned are kept here too: they have a time and are not decided
 //! again. When a waiter leaves, those after it move up, and the last time of the line becomes free.
 //!
@@ -32,6 +37,7 @@ mod slab_map;
 mod turn;
 mod waiting_plan;
 
+pub use crate::pipeline::in_flight::PLACE_LOOK;
 pub use crate::pipeline::plan::Full;
 pub use crate::spec::limits::Limits;
 pub use pace::Pace;

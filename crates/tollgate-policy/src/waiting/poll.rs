@@ -9,6 +9,8 @@
 
 use tollgate_core::{Span, Timestamp};
 
+use crate::pipeline::plan::Full;
+
 use super::queue::{Due, Kind, Queue, Ticket};
 
 /// The result of a poll.
@@ -20,16 +22,18 @@ pub enum Poll {
     Go,
     /// Poll again at this time.
     Wait(Timestamp),
-    /// Its deadline has come, and it has left the queue. A retry may succeed after this time.
-    Over(Span),
+    /// Its deadline has come, and it has left the queue: deny it for this reason.
+    Over(Full),
 }
 
 impl<K: Ord + Clone, T> Queue<K, T> {
     /// The next step of `ticket` at `now`.
     pub fn poll(&mut self, ticket: Ticket, now: Timestamp) -> Poll {
-        let Some(waiter) = self.waiters.get(&ticket.0) else { return Poll::Over(Span::ZERO) };
+        let Some(waiter) = self.waiters.get(&ticket.0) else {
+            return Poll::Over(Full::Late(Span::ZERO));
+        };
         let (id, cost, deadline) = (waiter.line, waiter.cost, waiter.deadline);
-        let Some(line) = self.lines.get_mut(&id) else { return Poll::Over(Span::ZERO) };
+        let Some(line) = self.lines.get_mut(&id) else { return Poll::Over(Full::Late(Span::ZERO)) };
         let turn = match &mut line.kind {
             Kind::Places(places) => match places.nth(line.order.before(ticket.0).count()) {
                 Some(at) if at > now => return Poll::Wait(at),
@@ -58,11 +62,19 @@ impl<K: Ord + Clone, T> Queue<K, T> {
                 }
             }
             _ if deadline <= now => match self.give_up(ticket.0, now) {
-                Some(Due::Over(_, wait)) => Poll::Over(wait),
-                _ => Poll::Over(Span::ZERO),
+                Some(Due::Over(_, full)) => Poll::Over(full),
+                _ => Poll::Over(Full::Late(Span::ZERO)),
             },
             (_, at) => Poll::Wait(at.min(deadline)),
         }
+    }
+
+    /// How many are ahead of `ticket` in its line, if that waits for a place among the requests in
+    /// flight: for a surface that cannot wake a waiter when one has ended.
+    #[must_use]
+    pub fn ahead_for_place(&self, ticket: Ticket) -> Option<usize> {
+        let line = self.lines.get(&self.waiters.get(&ticket.0)?.line)?;
+        line.waits_for_place().then(|| line.order.before(ticket.0).count())
     }
 
     /// Drops every waiter for which `is_there` returns false.

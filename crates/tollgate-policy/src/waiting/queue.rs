@@ -68,8 +68,8 @@ pub enum Due<T> {
     Decide(Ticket),
     /// Its time has come: continue the request.
     Go(T),
-    /// Its deadline has come: deny it. A retry may succeed after this time.
-    Over(T, Span),
+    /// Its deadline has come: deny it for this reason.
+    Over(T, Full),
     /// A time of a `leaky-queue` has passed that no request could use.
     Unused,
 }
@@ -125,6 +125,8 @@ pub(super) enum Kind {
         pace: Option<Pace>,
         /// The waiter that is being decided.
         deciding: Option<u64>,
+        /// A request in flight has ended since that decision began.
+        is_freed: bool,
     },
     /// Every waiter has a time.
     Places(Places),
@@ -230,19 +232,25 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         turn_request: TurnRequest<K>,
         pace: Pace,
     ) -> Result<(), Option<(Full, T)>> {
+        let pace = self.decided_again(ticket, pace);
         let mut waiter = self.remove_waiter(ticket.0, now, None).ok_or(None)?;
         let stood_in = waiter.line;
         let name = (turn_request.key, None);
         let known = self.by_key.get(&name).copied();
         let fits_at = pace.fits_at(0, turn_request.cost); // those who came later are not ahead
         let wait = fits_at.since(now).max(SOONEST_RETURN);
-        if fits_at > turn_request.deadline || self.is_full(known) {
+        let full = if fits_at > turn_request.deadline {
+            Some(Full::Late(wait))
+        } else if pace.waits_for_place() && now >= turn_request.deadline {
+            Some(Full::NoPlace) // it has had its last look
+        } else {
+            self.is_full(known).then_some(Full::Key(wait))
+        };
+        if let Some(full) = full {
             if let Some(id) = known {
                 self.set_pace(id, Some(pace));
                 self.schedule(id, now);
             }
-            let late = fits_at > turn_request.deadline;
-            let full = if late { Full::Late(wait) } else { Full::Key(wait) };
             return Err(Some((full, waiter.value)));
         }
         waiter.line = known.unwrap_or_else(|| self.open(Some(name), Kind::turns()));

@@ -1,12 +1,15 @@
 //! The lines in which a request waits.
 //!
 //! Invariant: only rules that are enforced and whose action is `delay` make a request wait. A line
-//! is for the quotas of one rule or tier and one key, because the request waits for these.
+//! is for the quotas of one rule or tier and one key, because the request waits for these. A limit
+//! on requests in flight next to them is in the same line, so that no request passes another one
+//! between the two.
 
 use tollgate_core::{Algorithm, Span};
 
 use crate::answer::outcome::Outcome;
 use crate::pipeline::applied::AppliedRule;
+use crate::pipeline::in_flight::PLACE_LOOK;
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
@@ -16,7 +19,7 @@ use crate::policy::quota::CompiledQuota;
 pub struct Turn {
     /// The partition with the key.
     pub partition: usize,
-    /// The identity of the rule or tier with its quotas.
+    /// The identity of the rule or tier with its quotas, or of its limit on requests in flight.
     pub record: u32,
     /// The cost of the request there.
     pub cost: u64,
@@ -27,6 +30,15 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// The line of an ended request in flight whose place may be waited for. The plan is the one
+    /// that [releases](Plan::release) it.
+    pub fn freed_by<'p>(policy: &'p Policy, plan: &'p Plan) -> impl Iterator<Item = Self> + 'p {
+        plan.applied.iter().filter_map(|applied| {
+            let max = policy.rules.get(usize::from(applied.rule))?.longest_wait()?;
+            Self::of(policy, applied, max)
+        })
+    }
+
     /// The line for the quotas in which a rule counts. `None` when the request has no key there.
     pub(super) fn of(policy: &Policy, applied: &AppliedRule, max: Span) -> Option<Self> {
         let record = policy.line_of(applied)?;
@@ -51,8 +63,9 @@ impl Outcome<'_> {
     pub fn turn(&self) -> Option<Turn> {
         let mut found: Option<(Span, Turn)> = None;
         for applied in &self.plan.applied {
-            let denials = self.of_rule(applied).filter_map(|r| r.decision.retry_after);
-            let (Some(wait), Some(turn)) = (denials.max(), turn(self.policy, applied)) else {
+            let denials = self.of_rule(applied).filter_map(|r| r.next_look(PLACE_LOOK));
+            let (Some(wait), Some(turn)) = (denials.max(), turn(self.policy, self.plan, applied))
+            else {
                 continue;
             };
             found = Some(match found {
@@ -70,7 +83,7 @@ impl Outcome<'_> {
 
 /// The line of a rule that makes requests wait for their turn. A `leaky-queue` assigns times
 /// instead.
-pub(super) fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
+pub(super) fn turn(policy: &Policy, plan: &Plan, applied: &AppliedRule) -> Option<Turn> {
     let rule = policy.rules.get(usize::from(applied.rule))?;
     let max = rule.longest_wait()?;
     let hands_out_times =
@@ -78,5 +91,27 @@ pub(super) fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     if !applied.is_binding() || policy.quotas(applied).iter().all(hands_out_times) {
         return None;
     }
-    Turn::of(policy, applied, max)
+    let own = Turn::of(policy, applied, max)?;
+    let Some(other) = other_half(policy, plan, applied) else { return Some(own) };
+    if rule.limits_requests_in_flight() {
+        return Some(Turn { cost: other.cost, ..own });
+    }
+    Some(Turn { record: policy.line_of(other)?, ..own })
+}
+
+/// A rule of the document that has quotas and a limit on requests in flight is two here, one after
+/// the other: the other one, if it binds the request, too.
+fn other_half<'p>(
+    policy: &Policy,
+    plan: &'p Plan,
+    applied: &AppliedRule,
+) -> Option<&'p AppliedRule> {
+    let rule = policy.rules.get(usize::from(applied.rule))?;
+    let is_second = rule.limits_requests_in_flight();
+    let other = if is_second { applied.rule.checked_sub(1) } else { applied.rule.checked_add(1) }?;
+    policy.rules.get(usize::from(other)).filter(|it| it.is_part_of(rule))?;
+    let is_other = |it: &&AppliedRule| {
+        it.rule == other && it.is_binding() && it.partition() == applied.partition()
+    };
+    plan.applied.iter().find(is_other)
 }

@@ -12,6 +12,7 @@ use crate::pipeline::now::Now;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::plan::{Full, Plan, denies};
 use crate::policy::compiled::Policy;
+use crate::policy::rule::Rule;
 use tollgate_storage::Due;
 
 use super::pace::Pace;
@@ -48,22 +49,25 @@ impl<'p> WaitingPlan<'p> {
     /// The lines in which this request has to wait if others do; one for each rule that makes
     /// requests wait for their turn.
     pub fn turns(&self) -> impl Iterator<Item = Turn> + use<'p> {
-        let policy = self.policy;
-        self.plan.applied.iter().filter_map(move |applied| turn(policy, applied))
+        let Self { plan, policy } = *self;
+        plan.applied.iter().filter_map(move |applied| turn(policy, plan, applied))
     }
 
     /// The current pace of a line, from a plan that was decided or checked `at`; `None` when the
     /// line's value could not be used.
     #[must_use]
     pub fn pace(&self, of: &Turn, at: Timestamp) -> Option<Pace> {
-        let applied = self.plan.applied.iter().find(|applied| {
+        let is_in_line = |applied: &&AppliedRule| {
             applied.partition() == Some(of.partition)
-                && turn(self.policy, applied).is_some_and(|turn| turn.record == of.record)
-        })?;
-        let quotas = self.plan.outcome(self.policy).of_rule(applied);
+                && turn(self.policy, self.plan, applied).is_some_and(|it| it.record == of.record)
+        };
+        // A limit on requests in flight is in the line of the quotas next to it.
+        let in_line = self.plan.applied.iter().filter(is_in_line);
+        let deferred = in_line.clone().any(|applied| applied.due == Due::Later);
+        let quotas = in_line.flat_map(|applied| self.plan.outcome(self.policy).of_rule(applied));
         let mut quotas = quotas.map(|r| (r.quota.limiter, *r.decision)).peekable();
         quotas.peek()?;
-        Some(Pace::new(at, applied.cost, applied.due == Due::Later, quotas))
+        Some(Pace::new(at, of.cost, deferred, quotas))
     }
 
     /// The line of spare times ([`Queue::spare`](super::Queue::spare)) from which a request that is
@@ -119,6 +123,9 @@ impl WaitingPlanMut<'_> {
             let own = decisions.get(applied.first_decision..).unwrap_or_default();
             let mut own = own.iter().take(self.policy.quotas(applied).len());
             let waits = own.any(|decision| matches!(decision.verdict, Verdict::Delay(_)));
+            let rule = self.policy.rules.get(usize::from(applied.rule));
+            let in_vain = full == Full::NoPlace && applied.due == Due::InFlight;
+            let waits = waits || in_vain && rule.is_some_and(Rule::is_waited_for);
             applied.rejected_waiting = waits || denies(applied, self.policy, decisions);
         }
     }

@@ -45,6 +45,10 @@ impl InFlightCounts for Counts<'_> {
         read(gate, gate.store.ask(&name, StoreRequest::InFlight(&request)).await)
     }
 
+    fn freed(&self, name: &[u8; 32]) {
+        self.0.lines.place_freed(name, self.0.clock.now());
+    }
+
     fn add(&self, event: Event) {
         self.0.counting.add(event);
     }

@@ -6,11 +6,10 @@
 //! know each other's lines: order is kept within each server. The caller waits for a place in a
 //! `leaky-queue`, and forwards the request.
 
-use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use tokio::sync::Notify;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Turn};
 use tollgate_policy::{Disposition, Plan, Policy};
@@ -111,7 +110,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Waits until the request has its decision.
-    async fn wait(&mut self, mut turn: Turn, place: WaitingSlot<'a>) {
+    async fn wait(&mut self, mut turn: Turn, mut place: WaitingSlot<'a>) {
         let (gate, policy, ticket) = (self.gate, self.policy, place.ticket);
         loop {
             let now = gate.clock.now();
@@ -119,17 +118,21 @@ impl<'a> Waiter<'a> {
             let poll = gate.lines.queue().poll(ticket, now);
             match poll {
                 Poll::Wait(at) => {
-                    let sleep = waiting::sleep(now, at).as_nanos();
-                    tokio::time::sleep(Duration::from_nanos(sleep)).await;
+                    let sleep = Duration::from_nanos(waiting::sleep(now, at).as_nanos());
+                    // A place has ended, or the request ahead has gone: it polls at once.
+                    let _ = tokio::time::timeout(sleep, place.wakes.notified()).await;
                 }
                 Poll::Go => return,
-                Poll::Over(wait) => return self.plan.waiting_mut(policy).reject(Full::Late(wait)),
+                Poll::Over(full) => return self.plan.waiting_mut(policy).reject(full),
                 Poll::Decide => {
                     let budget = self.budget(self.done.waited);
                     let charged = gate.decide_once(policy, self.plan, budget).await;
                     self.done.take(charged);
                     match self.decided_again(&place, turn) {
-                        Some(again) if !self.done.is_overload => turn = again,
+                        Some(again) if !self.done.is_overload => {
+                            turn = again;
+                            place.line = line(gate, policy, self.plan, turn);
+                        }
                         _ => return,
                     }
                 }
@@ -152,21 +155,24 @@ impl<'a> Waiter<'a> {
     }
 
     fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<'a>> {
-        let (gate, since, patience) = (self.gate, self.since, self.patience);
-        Waiting { since, patience, line: move |plan: &Plan, turn: Turn| line(gate, plan, turn) }
+        let (gate, policy) = (self.gate, self.policy);
+        let line = move |plan: &Plan, turn: Turn| line(gate, policy, plan, turn);
+        Waiting { since: self.since, patience: self.patience, line }
     }
 
     /// Goes behind others, or is denied.
     fn join(&mut self, turn: Turn) -> Option<WaitingSlot<'a>> {
         let (gate, now) = (self.gate, self.gate.clock.now());
-        let waiting = self.waiting();
-        let joined = waiting.join(&mut gate.lines.queue(), self.policy, self.plan, (turn, now), ());
-        joined.map(|ticket| gate.lines.hold(&gate.clock, ticket))
+        let (waiting, wakes) = (self.waiting(), Arc::new(Notify::new()));
+        let line = line(gate, self.policy, self.plan, turn);
+        let (queue, own) = (&mut gate.lines.queue(), Arc::clone(&wakes));
+        let joined = waiting.join(queue, self.policy, self.plan, (turn, now), own);
+        joined.map(|ticket| gate.lines.hold(&gate.clock, (ticket, line), wakes))
     }
 }
 
-fn line(gate: &Gate, plan: &Plan, turn: Turn) -> Line {
-    let mut hasher = SipHasher13::new_with_key(&gate.seed);
-    hasher.write(turn.key(plan));
-    (hasher.finish128().as_u128(), turn.record)
+fn line(gate: &Gate, policy: &Policy, plan: &Plan, turn: Turn) -> Line {
+    let partition = plan.partition(turn.partition);
+    let name = partition.map(|it| gate.name_of(policy, (it.group(), it.key())));
+    (name.unwrap_or_default(), turn.record)
 }

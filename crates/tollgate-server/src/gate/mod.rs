@@ -56,8 +56,6 @@ pub struct Gate {
     /// The secret from which the names of the fleet's counts are derived; `None` where no node
     /// leases.
     pub(crate) fleet_secret: Option<[u8; 16]>,
-    /// Random: the seed of the hashes that name waiting lines.
-    pub(crate) seed: [u8; 16],
     sampler: Mutex<Sampler>,
     failures: Mutex<(u64, u64)>,
     misled_said_ms: Mutex<u64>,
@@ -140,7 +138,6 @@ impl Gate {
             denials,
             hash_key: parts.hash_key,
             fleet_secret: parts.fleet_secret,
-            seed: parts.seed,
             sampler: Mutex::new(Sampler::new(parts.log_share)),
             failures: Mutex::default(),
             misled_said_ms: Mutex::default(),

@@ -13,6 +13,10 @@ use tollgate_service::drive::waiting::LONGEST_SLEEP;
 /// A waiter that is this late to poll again is gone: a timer of a busy isolate may be late, too.
 const PATIENCE: Span = Span::from_secs(10);
 
+/// The sleep of the first waiter of a line that waits for a place. Those behind it sleep longer,
+/// each by as much.
+const PLACE_SLEEP: Span = Span::from_millis(25);
+
 /// The object's name, and the rule or tier.
 pub(crate) type Line = (String, u32);
 
@@ -45,6 +49,27 @@ impl Lines {
     pub(crate) fn poll(&self, ticket: Ticket, now: Timestamp) -> Poll {
         self.sweep(now);
         self.queue.borrow_mut().poll(ticket, now)
+    }
+
+    /// A request in flight that this count has released: the first requests that wait for its
+    /// place have their turn with their next poll.
+    pub(crate) fn place_freed(&self, name: &str, now: Timestamp) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.is_empty() {
+            return;
+        }
+        let line = |record| (name.to_owned(), record);
+        for line in queue.lines_between(&line(0), &line(u32::MAX)) {
+            let _ = queue.place_freed(&line, now);
+        }
+    }
+
+    /// The longest sleep of a waiter, if its line waits for a place: no other request can wake it
+    /// when one ends here.
+    pub(crate) fn longest_sleep(&self, ticket: Ticket) -> Option<Span> {
+        let ahead = self.queue.borrow().ahead_for_place(ticket)?;
+        let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
+        Some(PLACE_SLEEP.saturating_mul(ahead.saturating_add(1)))
     }
 
     /// Records that the waiter will have polled again soon after `at`.

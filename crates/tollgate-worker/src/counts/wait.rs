@@ -112,9 +112,7 @@ impl<'a> Waiter<'a> {
             match (objects.lines.poll(ticket, now), turn) {
                 (Poll::Wait(at), _) => self.sleep(ticket, now, at).await,
                 (Poll::Go, _) | (Poll::Decide, None) => return,
-                (Poll::Over(wait), _) => {
-                    return self.plan.waiting_mut(policy).reject(Full::Late(wait));
-                }
+                (Poll::Over(full), _) => return self.plan.waiting_mut(policy).reject(full),
                 (Poll::Decide, Some(stood_in)) => {
                     // At most three calls per key: decision, charge, refund.
                     let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
@@ -145,7 +143,8 @@ impl<'a> Waiter<'a> {
     }
 
     async fn sleep(&self, ticket: Ticket, now: Timestamp, at: Timestamp) {
-        let sleep = waiting::sleep(now, at);
+        let longest = self.objects.lines.longest_sleep(ticket).unwrap_or(Span::MAX);
+        let sleep = waiting::sleep(now, at).min(longest);
         self.objects.lines.expect(ticket, now.saturating_add(sleep));
         js::wait(sleep.as_millis_ceil()).await;
     }

@@ -15,6 +15,7 @@ use tollgate_service::in_flight_reports::{self, InFlightCounts};
 use tollgate_service::metrics::Event;
 use tollgate_storage::InFlightReport;
 
+use crate::counts::object_name::name_of;
 use crate::counts::objects::Objects;
 use crate::deployment::Gate;
 use crate::request::response_end::ResponseEnd;
@@ -95,6 +96,10 @@ impl InFlightCounts for Counts<'_> {
     async fn report(&self, name: [u8; 32], request: Vec<u8>) -> Option<Vec<u8>> {
         let reply = send(self.0, &name, &request, js::now()).reply().await;
         read(self.0, reply, |reply| InFlightReport::read(reply).map(<[u8]>::to_vec))
+    }
+
+    fn freed(&self, name: &[u8; 32]) {
+        self.0.lines.place_freed(&name_of(name), js::now());
     }
 
     fn add(&self, event: Event) {

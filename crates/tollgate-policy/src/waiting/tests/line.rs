@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
+use tollgate_core::{Algorithm, Charge, Limiter, Quota, Span, Timestamp};
 
 use super::super::{Limits, Pace, Poll};
 use super::{Due, Full, PlaceRequest, Queue, TurnRequest};
@@ -92,11 +92,150 @@ fn whoever_has_a_place_is_told_to_wait_for_its_own() {
     assert_eq!(told(&mut queue, 1_000), [wait(2_000), wait(3_000), wait(3_000), wait(4_000)]);
     // One leaves, and those after it move up.
     queue.leave(tickets[1], at(1_500));
-    let over = Poll::Over(Span::ZERO);
+    let over = Poll::Over(Full::Late(Span::ZERO));
     assert_eq!(told(&mut queue, 1_500), [wait(2_000), over, wait(3_000), wait(3_000)]);
     // A waiter that polls late takes no other waiter's place.
     assert_eq!(queue.poll(tickets[2], at(3_000)), Poll::Go);
     assert_eq!(queue.poll(tickets[0], at(3_000)), Poll::Go);
     assert_eq!(queue.poll(tickets[3], at(3_000)), Poll::Go);
+    assert_eq!((queue.len(), queue.bytes(), queue.next_at()), (0, 0, None));
+}
+
+/// A limit on requests in flight; `running` are counted.
+struct Places {
+    limiter: Limiter,
+    state: [u8; 32],
+    running: Vec<u64>,
+}
+
+impl Places {
+    fn new(limit: u64) -> Self {
+        let limiter = Limiter::new_concurrency(limit, Span::from_secs(60)).unwrap();
+        Self { limiter, state: [0; 32], running: Vec::new() }
+    }
+
+    fn decide(&mut self, now: u64) -> (bool, Pace) {
+        let decision = self.limiter.check(&mut self.state, at(now), 1);
+        if decision.is_admitted() {
+            self.running.push(now);
+        }
+        let pace = Pace::new(at(now), 1, false, core::iter::once((self.limiter, decision)));
+        (decision.is_admitted(), pace)
+    }
+
+    fn end(&mut self, now: u64) {
+        let charge = Charge { at: at(self.running.remove(0)), cost: 1, delay: Span::ZERO };
+        self.limiter.refund(&mut self.state, charge, at(now));
+    }
+}
+
+/// Decides what is due at `now`; returns the waiters that go, and the number of decisions.
+fn decide_due(places: &mut Places, queue: &mut Queue<u8, u8>, now: u64) -> (Vec<u8>, u32) {
+    let (mut gone, mut decisions) = (Vec::new(), 0);
+    while let Some(due) = queue.pop(at(now)) {
+        let Due::Decide(ticket) = due else { panic!("{due:?}") };
+        decisions += 1;
+        let (admitted, pace) = places.decide(now);
+        if admitted {
+            gone.push(queue.done(ticket, at(now), Some(pace)).unwrap());
+        } else {
+            queue.again(ticket, at(now), turn_request(1, 9_000), pace).unwrap();
+        }
+    }
+    (gone, decisions)
+}
+
+fn full_line(waiters: u8) -> (Places, Queue<u8, u8>) {
+    let (mut places, mut queue) = (Places::new(2), Queue::new(Limits::default()));
+    assert!(places.decide(1_000).0 && places.decide(1_000).0);
+    for who in 0..waiters {
+        let (admitted, pace) = places.decide(1_000);
+        assert!(!admitted);
+        queue.join(at(1_000), turn_request(1, 9_000), Some(pace), who).unwrap();
+    }
+    (places, queue)
+}
+
+// Guards: a poll for every waiter, and a vain one after every request that goes.
+#[test]
+fn an_end_gives_the_first_its_turn_with_one_decision() {
+    let (mut places, mut queue) = full_line(3);
+    assert_eq!(decide_due(&mut places, &mut queue, 1_001), (vec![], 0));
+    for who in 0..3 {
+        let now = 1_010 + u64::from(who);
+        places.end(now);
+        assert_eq!(queue.place_freed(&1, at(now)), Some(&who));
+        assert_eq!(decide_due(&mut places, &mut queue, now), (vec![who], 1));
+    }
+    assert_eq!((queue.len(), queue.bytes(), queue.next_at()), (0, 0, None));
+    assert_eq!(queue.place_freed(&1, at(1_020)), None);
+}
+
+#[test]
+fn two_ends_give_two_their_turns() {
+    let (mut places, mut queue) = full_line(3);
+    places.end(1_010);
+    places.end(1_010);
+    assert_eq!(queue.place_freed(&1, at(1_010)), Some(&0));
+    assert_eq!(queue.place_freed(&1, at(1_010)), Some(&0));
+    assert_eq!(decide_due(&mut places, &mut queue, 1_010), (vec![0, 1], 2));
+}
+
+#[test]
+fn places_that_end_elsewhere_are_looked_for_less_and_less_often() {
+    let (mut places, mut queue) = full_line(1);
+    let mut looks = Vec::new();
+    while queue.next_at().unwrap() < at(4_000) {
+        let now = queue.next_at().unwrap().as_nanos() / 1_000_000;
+        assert_eq!(decide_due(&mut places, &mut queue, now), (vec![], 1));
+        looks.push(now - 1_000);
+    }
+    assert_eq!(looks, [100, 300, 700, 1_100, 1_500, 1_900, 2_300, 2_700]);
+    // Another request of the key has looked already.
+    let pace = places.decide(3_800).1;
+    queue.join(at(3_800), turn_request(1, 9_000), Some(pace), 1).unwrap();
+    assert_eq!(queue.next_at(), Some(at(4_200)));
+    // It saw a place that ended elsewhere: the first one takes it.
+    places.end(4_000);
+    let free = Pace::new(
+        at(4_000),
+        1,
+        false,
+        core::iter::once((places.limiter, places.limiter.peek(&places.state, at(4_000), 0))),
+    );
+    queue.join(at(4_000), turn_request(1, 9_000), Some(free), 2).unwrap();
+    assert_eq!(decide_due(&mut places, &mut queue, 4_000), (vec![0], 1));
+}
+
+// Guards: a place that ends while the first is being decided, which its decision did not see.
+#[test]
+fn an_end_during_a_decision_is_not_lost() {
+    let (mut places, mut queue) = full_line(2);
+    let Some(Due::Decide(ticket)) = queue.pop(at(1_100)) else { panic!("it is due") };
+    let (admitted, pace) = places.decide(1_100);
+    assert!(!admitted);
+    places.end(1_101);
+    assert_eq!(queue.place_freed(&1, at(1_101)), None, "it is being decided");
+    queue.again(ticket, at(1_102), turn_request(1, 9_000), pace).unwrap();
+    assert_eq!(decide_due(&mut places, &mut queue, 1_102), (vec![0], 1));
+    // The first one's end is another one's place, not the next look.
+    assert_eq!(queue.next_at(), Some(at(1_202)));
+}
+
+#[test]
+fn the_last_look_is_at_the_deadline_and_those_behind_it_have_none() {
+    let (mut places, mut queue) = (Places::new(1), Queue::new(Limits::default()));
+    assert!(places.decide(1_000).0);
+    for (who, deadline) in [(0, 1_050), (1, 1_060), (2, 1_040)] {
+        let pace = places.decide(1_000).1;
+        queue.join(at(1_000), turn_request(1, deadline), Some(pace), who).unwrap();
+    }
+    assert_eq!(queue.pop(at(1_049)), Some(Due::Over(2, Full::NoPlace)));
+    assert_eq!(queue.pop(at(1_049)), None);
+    let Some(Due::Decide(ticket)) = queue.pop(at(1_050)) else { panic!("its last look") };
+    let pace = places.decide(1_050).1;
+    assert_eq!(queue.done(ticket, at(1_050), Some(pace)), Some(0));
+    let Some(Due::Decide(ticket)) = queue.pop(at(1_060)) else { panic!("its last look") };
+    assert_eq!(queue.leave(ticket, at(1_060)).unwrap().0, 1);
     assert_eq!((queue.len(), queue.bytes(), queue.next_at()), (0, 0, None));
 }

@@ -164,6 +164,7 @@ impl World {
                 self.answered += 1;
                 match full {
                     Full::Late(_) => assert!(gone_at > at(deadline), "refused too early"),
+                    Full::NoPlace => panic!("no rule limits requests in flight"),
                     Full::Key(_) => assert_eq!(count, limits.per_key),
                     Full::Worker(_) => {
                         let room = bytes + WAITER_BYTES + 2 * LINE_BYTES;
