@@ -185,3 +185,60 @@ fn another_limit_keeps_what_runs() {
     finish(&mut clients, &login);
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }
+
+// Guards: more than the limit at the origin, a request that overtakes another one or is forgotten,
+// and a quota that is charged while its request waits.
+#[test]
+fn requests_wait_for_a_place_in_order() {
+    const CROWD: usize = 8;
+    for (workers, limit) in [(1, 1), (1, 2), (2, 2)] {
+        let login = Login::start();
+        let mut policy = policy(limit, "60s");
+        policy["rules"][0]["action"] = json!({"delay": {"max": "60s"}});
+        let envoy = start(workers, &policy, &login);
+        let mut clients = envoy.clients(CROWD);
+        for (who, client) in clients.iter_mut().enumerate() {
+            let request = of("u").header("x-who", who.to_string()).header("x-pause-ms", "200");
+            client.start(&request).expect("taken");
+            wait_until("it runs or waits", READY_WITHIN, || {
+                let waiting = envoy.stat("wasmcustom.tollgate.waiting");
+                let waiting = usize::try_from(waiting).expect("a few");
+                (login.arrived() + waiting > who).then_some(())
+            });
+        }
+        assert_eq!(finish(&mut clients, &login), [200; CROWD], "{workers} workers");
+        assert!(login.most_at_once() <= limit, "{} at once", login.most_at_once());
+        let mut order = login.order();
+        if (workers, limit) != (1, 1) {
+            order.sort_unstable(); // of two that run, either reaches the origin first
+        }
+        assert_eq!(order, (0..CROWD).map(|who| who.to_string()).collect::<Vec<_>>());
+        let charged = u64::try_from(CROWD + 1).expect("a few");
+        assert_eq!(left(&envoy, "u"), QUOTA - charged, "each is charged once");
+        assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+    }
+}
+
+// Guards: a place that a client takes which left while it waited.
+#[test]
+fn a_client_that_leaves_while_it_waits_takes_no_place() {
+    let login = Login::start();
+    let mut policy = policy(1, "60s");
+    policy["rules"][0]["action"] = json!({"delay": {"max": "60s"}});
+    let envoy = start(1, &policy, &login);
+    login.hold(true);
+    let mut clients = envoy.clients(4);
+    let waits_for = |waiting: u64| {
+        wait_until("they wait", READY_WITHIN, || {
+            (envoy.stat("wasmcustom.tollgate.waiting") == waiting).then_some(())
+        });
+    };
+    for (who, client) in clients.iter_mut().enumerate() {
+        client.start(&of("u").header("x-who", who.to_string())).expect("taken");
+        waits_for(who as u64);
+    }
+    drop(clients.remove(1));
+    waits_for(2);
+    assert_eq!(finish(&mut clients, &login), [200; 3]);
+    assert_eq!(login.order(), ["0", "2", "3"]);
+}

@@ -108,6 +108,28 @@ fn no_more_than_the_limit_run_at_once_and_every_end_frees_one() {
     assert!(login.most_at_once() <= LIMIT);
 }
 
+// Guards: more than the limit at the origin, and a request that waits for a place and is forgotten.
+#[test]
+fn requests_wait_for_a_place() {
+    const CROWD: usize = 8;
+    for limit in [1, 2] {
+        let login = Login::start();
+        let mut policy = policy(limit, "1h");
+        policy["rules"][0]["action"] = json!({"delay": {"max": "60s"}});
+        let worker = in_front(&policy, &login);
+        let mut clients: Vec<Client> = (0..CROWD).map(|_| worker.client()).collect();
+        for client in &mut clients {
+            client.start(&of("u", "/200").header("x-pause-ms", "200")).expect("taken");
+        }
+        for client in &mut clients {
+            assert_eq!(client.finish(false).expect("answered").status, 200);
+        }
+        assert!(login.most_at_once() <= limit, "{} at once", login.most_at_once());
+        wait_for(&worker, "u", 0);
+        assert_eq!(counted(&worker, "each", "u"), CROWD as u64, "each is charged once");
+    }
+}
+
 /// The response to the key of a handshake (RFC 6455, 4.2.2).
 fn accept(key: &str) -> String {
     let hash = "process.stdout.write(require('crypto').createHash('sha1').update(process.argv[1]).digest('base64'))";

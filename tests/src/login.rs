@@ -1,11 +1,12 @@
 //! An origin that checks passwords: it responds with the status in the path, `/401` or `/200`,
 //! shows the costs and has the size that the request names, and counts the requests that reach it.
-//! It can hold its responses, like an origin that hashes slowly.
+//! It can hold its responses, like an origin that hashes slowly, and takes the time that a request
+//! names.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ struct Seen {
     under_way: AtomicUsize,
     most: AtomicUsize,
     left: AtomicUsize,
+    order: Mutex<Vec<String>>,
 }
 
 impl Login {
@@ -56,6 +58,11 @@ impl Login {
         self.seen.most.load(SeqCst)
     }
 
+    /// The values of `x-who` in the order in which the requests arrived.
+    pub fn order(&self) -> Vec<String> {
+        self.seen.order.lock().expect("no test failed").clone()
+    }
+
     /// The number of requests cancelled before their response.
     pub fn left(&self) -> usize {
         self.seen.left.load(SeqCst)
@@ -79,6 +86,11 @@ impl Seen {
         self.arrived.fetch_add(1, SeqCst);
         let under_way = self.under_way.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(under_way, SeqCst);
+        let named = |name: &str| lines.lines().find_map(|line| line.strip_prefix(name));
+        let who = named("x-who: ").map(str::to_owned);
+        self.order.lock().expect("no test failed").extend(who);
+        let pause = named("x-pause-ms: ").and_then(|pause| pause.parse().ok()).unwrap_or(0);
+        thread::sleep(Duration::from_millis(pause));
         let is_there = self.wait(connection);
         self.under_way.fetch_sub(1, SeqCst);
         if !is_there {
