@@ -5,7 +5,11 @@
 //! is held until the last millisecond. The monotonic clock did not begin at a full second; windows,
 //! and the fields that show them, follow the wall clock all the same.
 
-use tollgate_cases::{ACTUAL, Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases};
+use std::collections::BTreeMap;
+
+use tollgate_cases::{
+    ACTUAL, Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases, cases_on,
+};
 use tollgate_policy::Surface;
 
 use crate::envoy_host::{Answer, Filter, Reply, Shared};
@@ -17,23 +21,12 @@ const UPTIME_NS: u64 = 40 * 86_400_000 * MS + 12_345_678_901;
 
 #[test]
 fn every_case_in_the_module() {
-    let (mut events, mut refused) = (0, 0);
-    for number in 0..cases() {
-        let case = Case::new(number);
-        if case.needs_regexes() {
-            continue; // `envoy_compiled` tests that the usual module refuses it
-        }
-        let shared = Shared::default();
-        let booted_at_ns = case.start_ms * MS - UPTIME_NS;
-        let machine = (booted_at_ns, UPTIME_NS);
-        let mut workers = [(); 2].map(|()| Filter::on_machine(&case.policy, &shared, machine));
+    let (mut events, mut refused, mut full) = (0, 0, 0);
+    for case in cases_on(Surface::Envoy, cases()) {
+        let mut player = Player::new(&case);
+        full += usize::from(player.is_full);
         for (index, expected) in Reference::new(&case, Surface::Envoy, HASH_KEY).enumerate() {
-            let seen = play(
-                &mut workers[if case.wavers { 0 } else { index % 2 }],
-                &case.events[index],
-                &expected,
-                booted_at_ns,
-            );
+            let seen = player.play(index, &expected);
             if seen != expected.seen {
                 panic!("{}", case.difference("the module", index, &expected, &seen.to_string()));
             }
@@ -41,20 +34,77 @@ fn every_case_in_the_module() {
             refused += usize::from(!seen.passed());
         }
     }
-    println!("{events} events in the module, {refused} refused: 0 differences");
+    println!(
+        "{events} events in the module, {refused} refused: 0 differences; {full} cases in the full one"
+    );
 }
 
-/// One request from its headers to its end.
-fn play(filter: &mut Filter, event: &Event, expected: &Expected, booted_at_ns: u64) -> Seen {
+/// Two workers that play one case.
+struct Player<'c> {
+    case: &'c Case,
+    workers: [Filter; 2],
+    /// The case is one for the full module.
+    is_full: bool,
+    booted_at_ns: u64,
+    /// The worker and the stream of each request that goes on, by the index of its event.
+    running: BTreeMap<usize, (usize, u32)>,
+}
+
+impl<'c> Player<'c> {
+    fn new(case: &'c Case) -> Self {
+        let shared = Shared::default();
+        let booted_at_ns = case.start_ms * MS - UPTIME_NS;
+        let machine = (booted_at_ns, UPTIME_NS);
+        let is_full = !Filter::accepts(&case.policy);
+        let start = if is_full { Filter::full_on_machine } else { Filter::on_machine };
+        let workers = [(); 2].map(|()| start(&case.policy, &shared, machine));
+        Self { case, workers, is_full, booted_at_ns, running: BTreeMap::new() }
+    }
+
+    /// One request to the head of its response, and the ends that follow.
+    fn play(&mut self, index: usize, expected: &Expected) -> Seen {
+        let event = &self.case.events[index];
+        let worker = if self.case.wavers { 0 } else { index % 2 };
+        let now = expected.at_ms * MS - self.booted_at_ns;
+        let (id, seen) = play(&mut self.workers[worker], event, expected, now);
+        self.running.insert(index, (worker, id));
+        let now = now + seen.waits_ms.iter().sum::<u64>() * MS;
+        if !seen.passed() {
+            self.end(index, now);
+        }
+        event.ends.iter().for_each(|ended| self.end(*ended, now));
+        seen
+    }
+
+    /// The end of a request, unless it has ended.
+    fn end(&mut self, index: usize, now: u64) {
+        let Some((worker, id)) = self.running.remove(&index) else { return };
+        let filter = &mut self.workers[worker];
+        filter.set_now(now);
+        let pieces = self.case.events[index].sent_body();
+        pieces.iter().for_each(|piece| filter.pass_body(id, piece, false));
+        if self.case.events[index].request.method != "HEAD" {
+            filter.pass_body(id, b"", true);
+        }
+        filter.end(id);
+    }
+}
+
+/// One request from its headers to the head of its response, and its stream.
+fn play(filter: &mut Filter, event: &Event, expected: &Expected, mut now: u64) -> (u32, Seen) {
     filter.set_peer(event.request.peer);
     filter.set_status(event.status);
-    filter.set_response_header(ACTUAL, event.actual);
-    let mut now = expected.at_ms * MS - booted_at_ns;
+    let mut response = vec![];
+    response.extend(event.actual.map(|value| (ACTUAL, value)));
+    response.extend(event.body.map(|body| ("content-type", body.content_type)));
+    let encoding = event.body.and_then(|body| body.content_encoding);
+    response.extend(encoding.map(|value| ("content-encoding", value)));
+    filter.set_response_headers(&response);
     let headers = headers(&event.request);
     let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
     // Time has passed since the last request: the timer has fired.
     assert!(filter.tick(now).is_empty(), "nobody waits");
-    let (mut answer, mut waits_ms) = (filter.request(now, &pairs), vec![]);
+    let ((id, mut answer), mut waits_ms) = (filter.begin(now, &pairs), vec![]);
     let mut waits = expected.seen.waits_ms.iter();
     while let Answer::Held(id) = answer {
         let wait = *waits.next().unwrap_or_else(|| panic!("held for too long: {event:?}"));
@@ -76,18 +126,16 @@ fn play(filter: &mut Filter, event: &Event, expected: &Expected, booted_at_ns: u
             ([], None) => Answer::Held(id),
             other => panic!("not one thing: {other:?} for {event:?}"),
         };
-        if !matches!(answer, Answer::Held(_)) {
-            filter.end(id);
-        }
     }
     let marks = filter.take_marks();
-    match answer {
+    let seen = match answer {
         Answer::Passed(fields) => {
             Seen { status: event.status, waits_ms, fields, marks, body: None }
         }
         Answer::Refused(reply) => refusal(&event.request, reply, waits_ms),
         Answer::Held(_) => unreachable!("it is held no longer"),
-    }
+    };
+    (id, seen)
 }
 
 fn refusal(request: &Request, reply: Reply, waits_ms: Vec<u64>) -> Seen {

@@ -9,12 +9,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 use wasmi::{Caller, Config, Engine, Extern, Instance, Linker, Memory, Module, Store, Val};
 
+use crate::envoy_body::full_wasm;
 use crate::envoy_server::{compiled, filter_wasm, reads_documents};
 
 const OK: u32 = 0;
@@ -24,22 +26,28 @@ const CAS_MISMATCH: u32 = 8;
 
 const ROOT: u32 = 1;
 
+const BODY: &str = "proxy_on_response_body";
+
 /// Stops a request with its body, regardless of `allow_on_headers_stop_iteration`.
 const STOP_ALL: u32 = 4;
 
 /// Compiled once, instantiated for every worker.
-static FILTER: LazyLock<(Engine, Module)> = LazyLock::new(|| load(&Config::default()));
+static FILTER: LazyLock<(Engine, Module)> =
+    LazyLock::new(|| load(&Config::default(), &filter_wasm()));
+
+/// The module that also reads bodies and searches values.
+static FULL: LazyLock<(Engine, Module)> = LazyLock::new(|| load(&Config::default(), &full_wasm()));
 
 /// The same, with a count of the instructions.
 static METERED: LazyLock<(Engine, Module)> =
-    LazyLock::new(|| load(Config::default().consume_fuel(true)));
+    LazyLock::new(|| load(Config::default().consume_fuel(true), &filter_wasm()));
 
 /// More than any test uses.
 const FUEL: u64 = 1 << 60;
 
-fn load(config: &Config) -> (Engine, Module) {
+fn load(config: &Config, wasm: &Path) -> (Engine, Module) {
     let engine = Engine::new(config);
-    let wasm = fs::read(filter_wasm()).expect("the filter is readable");
+    let wasm = fs::read(wasm).expect("the filter is readable");
     let module = Module::new(&engine, wasm).expect("the filter is a module");
     (engine, module)
 }
@@ -114,6 +122,8 @@ struct World {
     peer: String,
     status: u16,
     response_headers: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The piece of the response's body that passes.
+    response_body: Vec<u8>,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
     marks: Vec<(String, String)>,
     configuration: Vec<u8>,
@@ -140,6 +150,7 @@ impl World {
             peer: "192.0.2.1:1234".into(),
             status: 200,
             response_headers: vec![],
+            response_body: vec![],
             headers: vec![],
             marks: vec![],
             configuration: vec![],
@@ -214,16 +225,30 @@ impl Filter {
 
     /// A worker on a machine that was started at `booted_at_ns` by its wall clock, after
     /// `uptime_ns`.
-    pub fn on_machine(
+    pub fn on_machine(policy: &Value, shared: &Shared, machine: (u64, u64)) -> Self {
+        Self::without_policy(shared).started(policy, machine).unwrap_or_else(|log| panic!("{log}"))
+    }
+
+    /// The same with the full module, where the one under test rejects the policy.
+    pub fn full_on_machine(policy: &Value, shared: &Shared, machine: (u64, u64)) -> Self {
+        let full = Self::instantiate(&FULL, shared, None);
+        full.started(policy, machine).unwrap_or_else(|log| panic!("{log}"))
+    }
+
+    /// True when the module under test accepts a policy.
+    pub fn accepts(policy: &Value) -> bool {
+        Self::without_policy(&Shared::default()).configure_policy(policy)
+    }
+
+    fn started(
+        mut self,
         policy: &Value,
-        shared: &Shared,
         (booted_at_ns, uptime_ns): (u64, u64),
-    ) -> Self {
-        let mut filter = Self::without_policy(shared);
-        let world = filter.store.data_mut();
+    ) -> Result<Self, String> {
+        let world = self.store.data_mut();
         (world.booted_at_ns, world.now_ns) = (booted_at_ns, uptime_ns);
-        assert!(filter.configure_policy(policy), "{:?}", filter.log());
-        filter
+        let is_accepted = self.configure_policy(policy);
+        if is_accepted { Ok(self) } else { Err(self.log().join("\n")) }
     }
 
     /// Sets the machine's wall clock: by it, the machine was started at `booted_at_ns`.
@@ -282,10 +307,11 @@ impl Filter {
         self.store.data_mut().status = status;
     }
 
-    /// Sets a header of the origin's responses, or none.
-    pub fn set_response_header(&mut self, name: &str, value: Option<&str>) {
-        let header = value.map(|value| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
-        self.store.data_mut().response_headers = header.into_iter().collect();
+    /// Sets the headers of the origin's responses.
+    pub fn set_response_headers(&mut self, headers: &[(&str, &str)]) {
+        let pair =
+            |(name, value): &(&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        self.store.data_mut().response_headers = headers.iter().map(pair).collect();
     }
 
     /// The headers for the origin that were set since the last time.
@@ -300,14 +326,22 @@ impl Filter {
 
     /// One request at a time, from its headers to its end.
     pub fn request(&mut self, now_ns: u64, headers: &[(&str, &[u8])]) -> Answer {
+        let (id, answer) = self.begin(now_ns, headers);
+        if !matches!(answer, Answer::Held(_)) {
+            self.end(id);
+        }
+        answer
+    }
+
+    /// The same to the head of its response; the stream of the request goes on.
+    pub fn begin(&mut self, now_ns: u64, headers: &[(&str, &[u8])]) -> (u32, Answer) {
         let id = self.start(now_ns, headers);
         let answer = match self.outcome(id) {
             Answer::Passed(_) => Answer::Passed(self.respond(id)),
-            Answer::Held(_) => return Answer::Held(id),
+            Answer::Held(_) => Answer::Held(id),
             Answer::Refused(reply) => Answer::Refused(self.replied(id, reply)),
         };
-        self.end(id);
-        answer
+        (id, answer)
     }
 
     fn start(&mut self, now_ns: u64, headers: &[(&str, &[u8])]) -> u32 {
@@ -345,6 +379,20 @@ impl Filter {
     pub fn replied(&mut self, id: u32, mut reply: Reply) -> Reply {
         reply.headers.extend(self.respond(id));
         reply
+    }
+
+    /// A piece of the response's body passes, which only the full module reads.
+    pub fn pass_body(&mut self, id: u32, piece: &[u8], is_last: bool) {
+        if self.instance.get_func(&self.store, BODY).is_some() {
+            self.store.data_mut().response_body = piece.to_vec();
+            let len = u32::try_from(piece.len()).expect("short");
+            assert_eq!(self.call::<u32>(BODY, &[id, len, is_last.into()]), 0);
+        }
+    }
+
+    /// Sets the clock.
+    pub fn set_now(&mut self, now_ns: u64) {
+        self.store.data_mut().now_ns = now_ns;
     }
 
     /// The stream is over.
@@ -499,8 +547,9 @@ fn define(linker: &mut Linker<World>) {
         .func_wrap(
             env,
             "proxy_get_buffer_bytes",
-            |mut c: C<'_>, kind: u32, _: u32, most: u32, data: u32, len: u32| {
+            |mut c: C<'_>, kind: u32, from: u32, most: u32, data: u32, len: u32| {
                 let bytes = match kind {
+                    1 => c.data().response_body[from as usize..].to_vec(),
                     4 => c.data().called.1.clone(),
                     7 => c.data().configuration.clone(),
                     other => panic!("buffer {other} is not read"),

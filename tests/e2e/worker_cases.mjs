@@ -5,11 +5,15 @@
 // Where the clock never goes back (`x-alarms`), an alarm rings before the next call of its object, which
 // proves that the deleted state is idle.
 //
-// One request at a time: the clock is one for all.
+// One request at a time: the clock is one for all. A request with a number (`x-event`) runs on until another one ends it
+// (`x-ends`), which has its response when the Worker has done what the end requires.
 import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 
 /** An alarm is set for at least a day later: rung ten seconds after that, it finds counts in every state. */
 const EARLY_MS = 86_400_000 - 10_000;
+
+/** A longer timer is of a request that runs on, and none rings. */
+const LONGEST_WAIT_MS = 3_600_000;
 
 let now = 0;
 let ringsAlarms = false;
@@ -24,7 +28,7 @@ Date.now = () => now;
 const realSetTimeout = globalThis.setTimeout;
 globalThis.setTimeout = (callback, milliseconds, ...rest) => {
   // A time limit during a call of an object is the platform's and never ends.
-  if (asked > 0) return realSetTimeout(callback, milliseconds, ...rest);
+  if (asked > 0 || milliseconds > LONGEST_WAIT_MS) return realSetTimeout(callback, milliseconds, ...rest);
   now += milliseconds;
   // A long wait sleeps in pieces without a decision between them: its client sees one wait.
   if (slept) waits[waits.length - 1] += milliseconds;
@@ -42,9 +46,46 @@ globalThis.fetch = async (request) => {
   if (mark !== null) headers[MARK] = mark;
   const actual = request.headers.get("x-show-actual");
   if (actual !== null) headers["x-actual"] = actual;
-  const body = request.method === "HEAD" ? null : "origin\n";
-  return new Response(body, { status: Number(request.headers.get("x-status")), headers });
+  for (const [name, shown] of SHOWN) {
+    const value = request.headers.get(name);
+    if (value !== null) headers[shown] = value;
+  }
+  const event = request.headers.get("x-event");
+  const atOnce = event === null ? "origin\n" : until(() => mayEnd.has(event), request.headers.get("x-pieces"));
+  const body = request.method === "HEAD" ? null : atOnce;
+  return new Response(body, { status: Number(request.headers.get("x-status")), headers, encodeBody: "manual" });
 };
+
+/** Headers of a request, and those of its response that repeat them. */
+const SHOWN = [
+  ["accept-encoding", "x-accepts"],
+  ["x-body-type", "content-type"],
+  ["x-body-encoding", "content-encoding"],
+];
+
+/** Requests whose responses may end, and those whose ends are settled. */
+const mayEnd = new Set();
+const ended = new Set();
+
+const moment = () => new Promise((resolve) => realSetTimeout(resolve, 1));
+
+/** A body of these pieces (Base64, with commas), whose last one comes when `isTime`. */
+function until(isTime, pieces) {
+  const bytes = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const all = pieces === "" ? [] : pieces.split(",").map(bytes);
+  return new ReadableStream({
+    async pull(controller) {
+      while (all.length < 2 && !isTime()) await moment();
+      if (all.length > 0) controller.enqueue(all.shift());
+      if (all.length === 0) controller.close();
+    },
+  });
+}
+
+/** Resolves when all of these have, with those that are added meanwhile. */
+async function settled(promises) {
+  for (let i = 0; i < promises.length; i += 1) await Promise.allSettled([promises[i]]);
+}
 
 async function counted(call) {
   asked += 1;
@@ -74,15 +115,39 @@ export default class extends Tollgate {
 
   async fetch(request) {
     now = Number(request.headers.get("x-at"));
+    const ends = request.headers.get("x-ends");
+    if (ends !== null) {
+      for (const event of ends.split(",")) {
+        mayEnd.add(event);
+        while (!ended.has(event)) await moment();
+      }
+      return new Response("ended");
+    }
     ringsAlarms = request.headers.get("x-alarms") === "yes";
     waits = [];
     calls = 0;
     slept = false;
     rang = 0;
-    const response = await super.fetch(request);
+    const response = await this.#run(request);
     response.headers.set("x-waits", JSON.stringify(waits));
     response.headers.set("x-rang", String(rang));
     response.headers.set("x-calls", String(calls));
+    return response;
+  }
+
+  /** The response, after which the request may run on. */
+  async #run(request) {
+    const event = request.headers.get("x-event");
+    if (event === null) return super.fetch(request);
+    const { ctx } = this;
+    const lasting = [];
+    const waitUntil = ctx.waitUntil.bind(ctx);
+    ctx.waitUntil = (promise) => {
+      lasting.push(promise);
+      waitUntil(promise);
+    };
+    const response = await super.fetch(request);
+    waitUntil(settled(lasting).then(() => ended.add(event)));
     return response;
   }
 }

@@ -191,6 +191,19 @@ impl Client {
         !self.read.is_empty() || there.is_ok_and(|read| read > 0)
     }
 
+    /// Waits for the head of the response to one started request; [`Client::finish`] then returns
+    /// the whole.
+    pub fn head(&mut self) -> io::Result<Response> {
+        loop {
+            match parse_head(&self.read, true)? {
+                Some((response, _, _)) if response.status >= 200 => return Ok(response),
+                Some((_, _, used)) => drop(self.read.drain(..used)),
+                None if self.fill()? > 0 => {}
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+
     /// Waits for the response to one started request; `head` means that it has no body.
     pub fn finish(&mut self, head: bool) -> io::Result<Response> {
         let (mut response, framing) = loop {

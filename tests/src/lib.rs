@@ -23,6 +23,7 @@ pub mod leasing;
 pub mod login;
 pub mod model_server;
 pub mod origins;
+pub mod paused;
 pub mod penalty;
 pub mod ports;
 pub mod process;

@@ -5,6 +5,7 @@
 //! places until the response, which this server rejects, and those whose cost the response shows,
 //! which a caller settles by `/check/settle`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tollgate_cases::{Case, Event, Expected, Reference, Request, cases};
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Facts, Surface};
-use tollgate_server::check;
+use tollgate_server::check::{self, in_flight};
 use tollgate_server::clock::Clock;
 use tollgate_server::gate::{Gate, Parts};
 use tollgate_server::log::Log;
@@ -23,6 +24,7 @@ use tollgate_server::store::Store;
 use tollgate_server::store::memory::Memory;
 use tollgate_server::store::table::TableLimits;
 use tollgate_service::log::Share;
+use tollgate_storage::InFlightReport;
 
 /// The first half of SHA-256 of the empty string: without a secret, keys are hashed with it before
 /// clients get the hash.
@@ -130,7 +132,35 @@ fn compare(
     is("marks", format!("{:?}", fields(&answer["request_headers"])), format!("{marks:?}"))
 }
 
-async fn play(gate: &Arc<Gate>, event: &Event, expected: &Expected) -> Result<bool, String> {
+/// The ids by which the requests of a case in flight are ended, by the indices of their events.
+type Running = BTreeMap<usize, String>;
+
+/// One request, and the ends that follow; false where it cannot be described.
+async fn play(
+    gate: &Arc<Gate>,
+    (index, event): (usize, &Event),
+    expected: &Expected,
+    running: &mut Running,
+) -> Result<bool, String> {
+    let is_described = play_one(gate, (index, event), expected, running).await?;
+    for ended in &expected.ended {
+        wait_until(gate, expected.at_ms + expected.seen.waits_ms.iter().sum::<u64>()).await;
+        let Some(id) = running.remove(&ended.index) else {
+            return Err(format!("{} has no id", ended.index));
+        };
+        let report = json!({"id": id}).to_string();
+        let answer = in_flight::answer(gate, InFlightReport::Ended, report.as_bytes()).await;
+        assert_eq!((answer.status, &*answer.body), (200, r#"{"result":"done"}"#));
+    }
+    Ok(is_described)
+}
+
+async fn play_one(
+    gate: &Arc<Gate>,
+    (index, event): (usize, &Event),
+    expected: &Expected,
+    running: &mut Running,
+) -> Result<bool, String> {
     let Some(mut body) = described(&event.request) else {
         // Decided all the same, so that the counts stay alike.
         wait_until(gate, expected.at_ms).await;
@@ -141,6 +171,7 @@ async fn play(gate: &Arc<Gate>, event: &Event, expected: &Expected) -> Result<bo
     let answer = ask(gate, &body).await;
     let waited_ms = gate.clock.now_ms() - expected.at_ms;
     compare(&event.request, &answer, expected, waited_ms)?;
+    running.extend(answer["in_flight"]["id"].as_str().map(|id| (index, id.to_owned())));
     let delay = answer["delay_ms"].as_u64().unwrap_or(0);
     // The next request may come before a place in a queue does.
     if expected.charged_later {
@@ -171,8 +202,10 @@ fn every_case_that_a_server_can_have_is_answered_as_everywhere() {
             left_out += 1;
             continue;
         };
+        let mut running = Running::new();
         for (index, expected) in Reference::new(&case, Surface::Server, HASH_KEY).enumerate() {
-            match runtime.block_on(play(&gate, &case.events[index], &expected)) {
+            let event = (index, &case.events[index]);
+            match runtime.block_on(play(&gate, event, &expected, &mut running)) {
                 Ok(true) => events += 1,
                 Ok(false) => undescribed += 1,
                 Err(why) => panic!("{}", case.difference("the server", index, &expected, &why)),

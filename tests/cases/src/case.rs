@@ -6,10 +6,12 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use tollgate_core::Timestamp;
-use tollgate_policy::ResponseFacts;
+use tollgate_policy::{Policy, Problems, ResponseFacts, Surface};
 use tollgate_test_support::Random;
 
-use crate::policies::{self, ACTUAL};
+use crate::bodies::{self, ResponseBody};
+use crate::in_flight;
+use crate::policies::{self, ACTUAL, GeneratedPolicy};
 use crate::regexes;
 use crate::requests::{self, Request};
 
@@ -30,11 +32,14 @@ pub struct Case {
     /// The clock may go back between requests. Otherwise a request comes at the earliest when
     /// everything about the one before is decided.
     pub wavers: bool,
+    /// Some requests run on and end after a later one; otherwise each ends before the next one.
+    pub runs_on: bool,
     /// The requests.
     pub events: Vec<Event>,
 }
 
-/// One request, its time, and the response of the origin if it is allowed.
+/// One request, its time, the response of the origin if it is allowed, and the requests that end
+/// after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Milliseconds since the previous request.
@@ -45,6 +50,11 @@ pub struct Event {
     pub status: u16,
     /// The value of its header [`ACTUAL`].
     pub actual: Option<&'static str>,
+    /// Its body; `None` for one that no rule reads.
+    pub body: Option<ResponseBody>,
+    /// The requests that end after this one was answered and has waited, perhaps itself, by their
+    /// indices and in this order. The body of a response ends with its request.
+    pub ends: Vec<usize>,
 }
 
 /// Costs that an origin shows, and values that are none.
@@ -60,13 +70,16 @@ const ACTUALS: [Option<&str>; 9] = [
     Some("-1"),
 ];
 
+/// The head of the response.
 impl ResponseFacts for Event {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        self.actual.filter(|_| name == ACTUAL).map(|value| Cow::Borrowed(value.as_bytes()))
+        let actual = self.actual.filter(|_| name == ACTUAL);
+        let value = actual.or_else(|| self.body.as_ref()?.header(name));
+        value.map(|value| Cow::Borrowed(value.as_bytes()))
     }
 
     fn has_ended(&self) -> bool {
-        true
+        false
     }
 }
 
@@ -103,7 +116,8 @@ impl Case {
         if searches {
             regexes::add_regexes(&mut written.document, &mut searched);
         }
-        let event = |_| {
+        let mut rest = Rest::new(number, &mut written.document);
+        let event = |index| {
             let step_ms = step_ms(&mut random, &written);
             let mut request = requests::request(&mut random);
             if varies {
@@ -119,22 +133,77 @@ impl Case {
             let statuses: &[u16] =
                 if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
             let status = *random.pick(statuses);
-            Event { step_ms, request, status, actual: *others.pick(&ACTUALS) }
+            let actual = *others.pick(&ACTUALS);
+            Event { step_ms, request, status, actual, body: rest.body(), ends: vec![index] }
         };
-        let events = (0..EVENTS).map(event).collect();
-        Self { number, policy: written.document, start_ms, wavers: written.wavers, events }
+        let mut events: Vec<Event> = (0..EVENTS).map(event).collect();
+        let runs_on = rest.ends_later;
+        rest.end_later(&mut events);
+        let GeneratedPolicy { document: policy, wavers, .. } = written;
+        Self { number, policy, start_ms, wavers, runs_on, events }
+    }
+}
+
+/// The rest of requests, after the heads of their responses, in the cases whose policies depend on
+/// it: limits on requests in flight, and costs in bodies.
+struct Rest {
+    has_bodies: bool,
+    ends_later: bool,
+    random: Random,
+}
+
+impl Rest {
+    /// That of the case `number`, whose `document` gets such limits and costs.
+    fn new(number: u32, document: &mut Value) -> Self {
+        let has_bodies = number % 16 == 13;
+        let ends_later = has_bodies || number % 16 == 5;
+        let mut random = Random::new(0x7011_6a7e_0004_0000 | u64::from(number));
+        if has_bodies {
+            bodies::settle_by_bodies(document, &mut random);
+        }
+        if ends_later {
+            in_flight::limit_requests_in_flight(document, &mut random);
+        }
+        Self { has_bodies, ends_later, random }
+    }
+
+    fn body(&mut self) -> Option<ResponseBody> {
+        self.has_bodies.then(|| bodies::body(&mut self.random))
+    }
+
+    fn end_later(mut self, events: &mut [Event]) {
+        if self.ends_later {
+            in_flight::end_later(events, &mut self.random);
+        }
+    }
+}
+
+impl Event {
+    /// The body of its response in the pieces in which the origin sends it. A response to HEAD has
+    /// none.
+    pub fn sent_body(&self) -> Vec<&'static [u8]> {
+        let body = self.body.filter(|_| self.request.method != "HEAD");
+        body.map_or_else(Vec::new, |body| body.bytes.chunks(body.piece_len).collect())
     }
 }
 
 impl Case {
-    /// True when its policy has regular expressions, which not every module of the filter has.
-    pub fn needs_regexes(&self) -> bool {
-        self.policy.to_string().contains("\"match\"")
+    /// The policy as `surface` compiles it.
+    ///
+    /// # Errors
+    /// The surface refuses a feature of it; see [`cases_on`].
+    pub fn compile(&self, surface: Surface) -> Result<Policy, Problems> {
+        tollgate_language::compile(&self.policy.to_string(), surface)
+    }
+
+    /// True when costs are in the bodies of responses, which not every surface reads.
+    pub fn has_costs_in_bodies(&self) -> bool {
+        self.policy.to_string().contains("\"json\"")
     }
 }
 
 /// The time since the previous request: often zero, mostly within a window, sometimes far ahead.
-fn step_ms(random: &mut Random, written: &policies::GeneratedPolicy) -> i64 {
+fn step_ms(random: &mut Random, written: &GeneratedPolicy) -> i64 {
     let window = written.window_ms;
     let ms = match random.below(100) {
         0..45 => 0,
@@ -151,6 +220,22 @@ fn step_ms(random: &mut Random, written: &policies::GeneratedPolicy) -> i64 {
 
 fn number(ms: u64) -> i64 {
     i64::try_from(ms).expect("a short time")
+}
+
+/// The cases below `count` that `surface` does not refuse. It may refuse costs in bodies: then it
+/// refuses every case with one, and no other.
+///
+/// # Panics
+/// It refuses another case, or some of these alone.
+pub fn cases_on(surface: Surface, count: u32) -> Vec<Case> {
+    let all = (0..count).map(Case::new);
+    let (accepted, refused): (Vec<Case>, Vec<Case>) =
+        all.partition(|case| case.compile(surface).is_ok());
+    let reads_bodies = accepted.iter().any(Case::has_costs_in_bodies);
+    for case in &refused {
+        assert!(case.has_costs_in_bodies() && !reads_bodies, "{surface:?} refuses {}", case.number);
+    }
+    accepted
 }
 
 /// The number of cases to run: `TOLLGATE_CASES`, or else [`CASES`].

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tollgate_policy::RuleResult;
+use tollgate_policy::{RuleResult, UnknownCost};
 
 use crate::case::Case;
-use crate::reference::Expected;
+use crate::reference::{AppliedRule, EndedRequest, Expected};
 
 /// How often each feature occurred.
 #[derive(Default)]
@@ -34,13 +34,34 @@ impl Coverage {
         let lacks_key = seen.body.as_ref().is_some_and(|b| b.contains("lacks what its quota"));
         self.count("refused without a key", lacks_key);
         self.count("refused as malformed", seen.is_malformed());
+        let lacks_place =
+            expected.rules.iter().any(|rule| rule.limits_in_flight && rule.result.denies());
         let never = seen.status == 429 && seen.field("retry-after").is_none();
-        self.count("refused for ever", never && !lacks_key);
+        self.count("refused for ever", never && !lacks_key && !lacks_place);
         let generation = case.policy["response"]["headers"].as_str().unwrap_or_default();
         self.count(&format!("generation {generation}"), !seen.fields.is_empty());
         self.count("pk", seen.field("ratelimit").is_some_and(|field| field.contains(";pk=:")));
-        for (rule, result) in &expected.rules {
-            self.rule(&case.policy["rules"][*rule], *result);
+        for AppliedRule { place, limits_in_flight, result } in &expected.rules {
+            let rule = &case.policy["rules"][*place];
+            if *limits_in_flight {
+                self.count(&format!("in flight {}", result.label()), true);
+                self.count(
+                    "in flight in a tier",
+                    rule["tiers"].to_string().contains("concurrency"),
+                );
+                self.count("in flight alone", rule["quotas"].is_null());
+            } else {
+                self.rule(rule, *result);
+            }
+        }
+        for EndedRequest { index: ended, was_counted, costs } in &expected.ended {
+            self.count("in flight ended", *was_counted);
+            self.count("in flight ended later", *was_counted && *ended < index);
+            for cost in costs {
+                let reason = cost.map_or_else(UnknownCost::label, |_| "known");
+                self.count(&format!("cost in a body {reason}"), true);
+                self.count("cost in a body later", *ended < index);
+            }
         }
     }
 
@@ -97,6 +118,7 @@ impl Coverage {
             let name = match &rule[field] {
                 Value::Object(object) if object.contains_key("header") => "header",
                 Value::Object(object) if object.contains_key("reserve") => "reserve",
+                settled if !settled["actual"]["json"].is_null() => "json",
                 Value::Object(object) => object.keys().next().map_or("", String::as_str),
                 Value::String(text) => text,
                 Value::Number(_) => "number",

@@ -10,8 +10,9 @@
 //! Invariant: pure and deterministic. The same number gives the same case on every target, for
 //! ever; no clock, no I/O, no order that depends on a hash.
 //!
-//! One request at a time: it is finished, waits included, before the next one comes at its own
-//! time, which may be earlier than the end of a wait. So a queue fills up.
+//! One request at a time: it is decided, waits included, before the next one comes at its own time,
+//! which may be earlier than the end of a wait. So a queue fills up. Where rules limit requests in
+//! flight or read the bodies of responses, some run on and end after a later one, in any order.
 //!
 //! Left out, because surfaces see or do it differently:
 //! - routes, countries, systems and claims: each surface has its own source for them;
@@ -23,14 +24,18 @@
 //! - backslashes, and dots next to characters that servers resolve differently, except for escaped
 //!   slashes: a Worker's platform has already made one path of them;
 //! - clients that leave before the response: Envoy then never learns its status, the Worker does;
+//! - responses that break off, and requests in flight that are confirmed or expire: each surface
+//!   learns of an end, and of the time until it, in its own way;
 //! - failures of a store, the limit of waiting requests and of a table: surfaces fail differently;
 //! - times between milliseconds, which a Worker's clock does not have; [`limits`] has them;
 //! - a clock that goes back where one request counts in several places: the Worker charges and
 //!   refunds where Envoy only looks, and a refund after the clock went back may differ by a unit.
 
+mod bodies;
 mod case;
 pub mod coverage;
 pub mod golden;
+mod in_flight;
 pub mod limits;
 mod packed;
 mod policies;
@@ -40,9 +45,10 @@ mod requests;
 mod seen;
 mod transcript;
 
-pub use case::{CASES, Case, EVENTS, Event, cases, cases_of_servers};
+pub use bodies::ResponseBody;
+pub use case::{CASES, Case, EVENTS, Event, cases, cases_of_servers, cases_on};
 pub use policies::ACTUAL;
-pub use reference::{Expected, HASH_KEY, Reference};
+pub use reference::{AppliedRule, EndedRequest, Expected, HASH_KEY, Reference};
 pub use requests::Request;
 pub use seen::{Digest, Seen, hidden_keys};
 pub use transcript::transcript;

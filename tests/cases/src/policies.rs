@@ -491,7 +491,7 @@ fn vary_part(part: &Value, may_choose: bool, random: &mut Random) -> Value {
 }
 
 /// A cost that the response shows.
-fn settled_cost(random: &mut Random) -> Value {
+pub(crate) fn settled_cost(random: &mut Random) -> Value {
     let estimates = [json!(1), json!(2), json!({"header": "x-cost", "default": 2, "max": 4})];
     let mut cost = json!({"estimate": random.pick(&estimates), "max": random.between(4, 50),
         "actual": {"header": ACTUAL}, "forgive_excess": true});

@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Disposition, Ending, Partition, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{
+    ActualUnits, BodyScan, Disposition, Ending, Partition, Plan, Policy, RuleResult, Surface,
+};
 
+use crate::bodies::ResponseEnd;
 use crate::case::{Case, Event};
 use crate::requests::Request;
 use crate::seen::Seen;
@@ -23,12 +26,46 @@ pub struct Expected {
     pub at_ms: u64,
     /// Its observable effects.
     pub seen: Seen,
-    /// The result of each rule that applied, with its index in the document.
-    pub rules: Vec<(usize, RuleResult)>,
+    /// The result of each rule that applied.
+    pub rules: Vec<AppliedRule>,
     /// The number of stored values that counted the request.
     pub partitions: usize,
-    /// True when the response caused a charge.
+    /// True when the head of the response caused a charge.
     pub charged_later: bool,
+    /// Those of the [ended](Event::ends) requests that were not over with the heads of their
+    /// responses.
+    pub ended: Vec<EndedRequest>,
+}
+
+/// A rule that applied to a request.
+#[derive(Clone, Copy, Debug)]
+pub struct AppliedRule {
+    /// Its index in the document.
+    pub place: usize,
+    /// True for the limit on requests in flight of that rule.
+    pub limits_in_flight: bool,
+    /// Its result.
+    pub result: RuleResult,
+}
+
+/// A request that ended.
+#[derive(Clone, Debug)]
+pub struct EndedRequest {
+    /// The index of its event.
+    pub index: usize,
+    /// True when a rule had counted it while it was in flight.
+    pub was_counted: bool,
+    /// The costs that its body settled.
+    pub costs: Vec<ActualUnits>,
+}
+
+/// A request after the head of its response.
+struct Running {
+    /// What the end of its response settles.
+    plan: Plan,
+    scan: Option<Box<BodyScan>>,
+    /// What counts it while it is in flight.
+    in_flight: Option<Plan>,
 }
 
 /// One case in progress.
@@ -37,6 +74,8 @@ pub struct Reference<'c> {
     policy: Policy,
     plan: Plan,
     store: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// By the indices of their events.
+    running: BTreeMap<usize, Running>,
     came_ms: u64,
     /// The time of the last decision.
     decided_ms: u64,
@@ -47,7 +86,8 @@ impl<'c> Reference<'c> {
     /// A case before its first request. `hash_key` is the surface's key for the hashes in responses
     /// to clients.
     pub fn new(case: &'c Case, surface: Surface, hash_key: [u8; 16]) -> Self {
-        let policy = tollgate_language::compile(&case.policy.to_string(), surface)
+        let policy = case
+            .compile(surface)
             .unwrap_or_else(|e| panic!("case {} has no policy: {e}\n{}", case.number, case.policy));
         Self::with(case, policy, hash_key)
     }
@@ -61,6 +101,7 @@ impl<'c> Reference<'c> {
             policy,
             plan: Plan::new(),
             store: BTreeMap::new(),
+            running: BTreeMap::new(),
             came_ms,
             decided_ms,
             next: 0,
@@ -77,7 +118,7 @@ impl<'c> Reference<'c> {
         &self.store
     }
 
-    fn serve(&mut self, event: &Event) -> Expected {
+    fn serve(&mut self, index: usize, event: &Event) -> Expected {
         self.came_ms = self.came_ms.saturating_add_signed(event.step_ms);
         if !self.case.wavers {
             self.came_ms = self.came_ms.max(self.decided_ms);
@@ -104,19 +145,32 @@ impl<'c> Reference<'c> {
         if body.is_none() {
             outcome.marks(&mut |name, value| marks.push((name.to_owned(), value.to_owned())));
         }
-        let of_deny =
-            outcome.deny_matches().map(|matched| (usize::from(matched.rule.place), matched.result));
-        let of_rules =
-            outcome.rules().map(|(rule, result)| (self.policy.rules()[rule].place(), result));
-        let rules = of_deny.chain(of_rules).collect();
+        let rules = self.rules();
         let partitions = self.plan.len();
-        let charged_later = body.is_none() && self.settle(at_ms, &waits_ms, event);
+        let now_ms = at_ms + waits_ms.iter().sum::<u64>();
+        let charged_later = body.is_none() && self.respond(index, event, now_ms);
+        let ended = event.ends.iter().filter_map(|index| self.end(*index, now_ms)).collect();
         // Rules that set the same header set it once.
         marks.dedup();
         let body =
             body.map(|body| if event.request.method == "HEAD" { String::new() } else { body });
         let seen = Seen { status, waits_ms, fields, marks, body };
-        Expected { at_ms, seen, rules, partitions, charged_later }
+        Expected { at_ms, seen, rules, partitions, charged_later, ended }
+    }
+
+    fn rules(&self) -> Vec<AppliedRule> {
+        let outcome = self.plan.outcome(&self.policy);
+        let of_deny = outcome.deny_matches().map(|matched| AppliedRule {
+            place: matched.rule.place.into(),
+            limits_in_flight: false,
+            result: matched.result,
+        });
+        let of_rules = outcome.rules().map(|(rule, result)| AppliedRule {
+            place: self.policy.rules()[rule].place(),
+            limits_in_flight: self.policy.rules()[rule].limits_requests_in_flight(),
+            result,
+        });
+        of_deny.chain(of_rules).collect()
     }
 
     /// Decides until the result is not "ask again"; a delay is the last of the waits.
@@ -138,13 +192,48 @@ impl<'c> Reference<'c> {
         }
     }
 
-    fn settle(&mut self, at_ms: u64, waits_ms: &[u64], event: &Event) -> bool {
+    /// The head of the response to the allowed request `index`; true when it caused a charge.
+    fn respond(&mut self, index: usize, event: &Event, now_ms: u64) -> bool {
+        let in_flight = self.plan.in_flight(&self.policy);
         let ending = Ending::Response(event.status);
         let due = self.plan.is_deferred() && self.plan.settle(&self.policy, ending, event);
         if due {
-            self.commit(at_ms + waits_ms.iter().sum::<u64>());
+            self.commit(now_ms);
+        }
+        let awaits_end = self.plan.awaits_end();
+        if awaits_end || in_flight.is_some() {
+            let scan = self.plan.body_scan(&self.policy, event).filter(|_| awaits_end);
+            let plan = std::mem::take(&mut self.plan);
+            self.running.insert(index, Running { plan, scan, in_flight });
         }
         due
+    }
+
+    /// The end of the request `index`; `None` when nothing was left of it.
+    fn end(&mut self, index: usize, now_ms: u64) -> Option<EndedRequest> {
+        let Running { plan, mut scan, in_flight } = self.running.remove(&index)?;
+        let event = &self.case.events[index];
+        if let Some(scan) = &mut scan {
+            event.sent_body().iter().for_each(|piece| scan.push(piece));
+            scan.end(true);
+        }
+        self.plan = plan;
+        let mut costs = vec![];
+        if self.plan.awaits_end() {
+            let ending = Ending::Response(event.status);
+            if self.plan.settle(&self.policy, ending, &ResponseEnd(scan)) {
+                self.commit(now_ms);
+            }
+            costs.extend(self.plan.settled_costs().iter().map(|cost| cost.actual));
+        }
+        let was_counted = in_flight.is_some();
+        if let Some(in_flight) = in_flight {
+            self.plan = in_flight;
+            if self.plan.release() {
+                self.commit(now_ms);
+            }
+        }
+        Some(EndedRequest { index, was_counted, costs })
     }
 
     fn commit(&mut self, now_ms: u64) {
@@ -165,8 +254,9 @@ impl Iterator for Reference<'_> {
     type Item = Expected;
 
     fn next(&mut self) -> Option<Expected> {
-        let event = self.case.events.get(self.next)?;
+        let index = self.next;
+        let event = self.case.events.get(index)?;
         self.next += 1;
-        Some(self.serve(event))
+        Some(self.serve(index, event))
     }
 }

@@ -35,8 +35,22 @@ const AT_LEAST: &[(usize, &[&str])] = &[
             "when match denied",
             "limit_from shadowed",
             "limit 0 denied",
+            "in flight marked",
+            "in flight shadowed",
         ],
     ),
+    (
+        10,
+        &[
+            "cost in a body absent",
+            "cost in a body compressed",
+            "cost in a body conflicting",
+            "cost in a body content_type",
+            "cost in a body incomplete",
+            "cost in a body unreadable",
+        ],
+    ),
+    (250, &["cost in a body known", "cost in a body later"]),
     (
         1_000,
         &[
@@ -66,6 +80,14 @@ const AT_LEAST: &[(usize, &[&str])] = &[
             "calendar 1mo denied",
             "limit_from allowed",
             "limit_from denied",
+            "in flight alone",
+            "in flight allowed",
+            "in flight denied",
+            "in flight ended",
+            "in flight ended later",
+            "in flight in a tier",
+            "cost json allowed",
+            "cost json denied",
             "calendar 1mo allowed",
             "sliding-window denied",
             "sliding-buckets denied",
@@ -131,6 +153,19 @@ fn the_cases_exercise_what_they_claim() {
             let count = coverage.of(name);
             assert!(count >= *least, "{name}: {count} of {least}\n{}", coverage.table());
         }
+    }
+}
+
+// Requests that have to be confirmed, or expire, are for the tests of each surface.
+#[test]
+fn no_request_in_flight_has_to_be_confirmed() {
+    for case in (0..CASES).map(Case::new).filter(|case| case.runs_on) {
+        let runs_ms: i64 = case.events.iter().map(|event| event.step_ms.max(0)).sum();
+        assert!(runs_ms < 86_400_000 / 3, "case {} runs {runs_ms} ms", case.number);
+        let mut ended: Vec<usize> = case.events.iter().flat_map(|it| it.ends.clone()).collect();
+        ended.sort_unstable();
+        assert!(ended.windows(2).all(|pair| pair[0] != pair[1]), "each ends once");
+        assert!(ended.len() > EVENTS - 12, "all but some of the last ones end");
     }
 }
 
