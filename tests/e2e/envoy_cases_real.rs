@@ -35,8 +35,8 @@ const AHEAD_NS: u64 = (4_102_444_800_000 - 40 * 86_400_000) * MS - 12_345_678_90
 /// The header of every policy's marks.
 const MARK: &str = "x-over-limit";
 
-/// The header by which a policy asks the origin for a plain body, and that by which the origin shows
-/// it.
+/// The header by which a policy asks the origin for a plain body, and that by which the origin
+/// shows it.
 const ACCEPTS: (&str, &str) = ("accept-encoding", "x-accepts");
 
 /// Envoy's own fields: the framing of a message, and those that the origin adds.

@@ -27,8 +27,8 @@ const HASH_KEY: [u8; 16] = [
 /// The header of every policy's marks.
 const MARK: &str = "x-over-limit";
 
-/// The header by which a policy asks the origin for a plain body, and that by which the origin shows
-/// it.
+/// The header by which a policy asks the origin for a plain body, and that by which the origin
+/// shows it.
 const ACCEPTS: (&str, &str) = ("accept-encoding", "x-accepts");
 
 /// Fields of the runtime, of the origin and of the module in front.

@@ -7,8 +7,6 @@ use serde_json::{Value, json};
 use tollgate_core::Algorithm;
 use tollgate_test_support::Random;
 
-use crate::case::Event;
-
 /// Longer than three times any trace, so no request has to be confirmed meanwhile.
 const MAX_AGE: &str = "1d";
 
@@ -57,15 +55,16 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// Lets most requests end after some later ones, in any order.
-pub(crate) fn end_later(events: &mut [Event], random: &mut Random) {
-    events.iter_mut().for_each(|event| event.ends.clear());
-    for index in 0..events.len() {
-        // A response to HEAD has no body whose end could come later.
-        let is_at_once = events[index].request.method == "HEAD" || random.chance(30);
+/// For each request the earlier ones, perhaps with itself, that end after it, in any order. One
+/// that cannot run on ends after itself.
+pub(crate) fn ends(can_run_on: &[bool], random: &mut Random) -> Vec<Vec<usize>> {
+    let mut ends = vec![vec![]; can_run_on.len()];
+    for (index, can_run_on) in can_run_on.iter().enumerate() {
+        let is_at_once = !can_run_on || random.chance(30);
         let later = if is_at_once { 0 } else { random.index(12) };
-        let Some(event) = events.get_mut(index + later) else { continue };
-        let place = random.index(event.ends.len() + 1);
-        event.ends.insert(place, index);
+        let Some(ended) = ends.get_mut(index + later) else { continue };
+        let place = random.index(ended.len() + 1);
+        ended.insert(place, index);
     }
+    ends
 }
