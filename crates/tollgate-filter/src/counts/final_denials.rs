@@ -6,8 +6,9 @@
 //! denied. A rule that allows in the same decision reports the same only if no request charges it
 //! alone, which holds because the denying rule applies to all requests of the key. Otherwise its
 //! numbers would be old, though the denial is right. A charge made before another key denied is
-//! taken back; then the number of [`Table::refunds_name`](tollgate_storage::table::Table::refunds_name)
-//! changes, and a denial remembered under the earlier number is not used.
+//! taken back; then the number of
+//! [`Table::refunds_name`](tollgate_storage::table::Table::refunds_name) changes, and a denial
+//! remembered under the earlier number is not used.
 //!
 //! Deliberately absent: denials of counts by a calendar, whose clock may go back, and denials with
 //! several keys. The remaining units of a key that many clients

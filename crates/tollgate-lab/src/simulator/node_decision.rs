@@ -20,7 +20,8 @@ pub enum Fate {
     Admitted,
     /// It is sent on after this time: a `leaky-queue` has given it its place.
     Delayed(Span),
-    /// It waits in a queue and is decided at its turn: see [`Node::resume`](crate::simulator::Node::resume).
+    /// It waits in a queue and is decided at its turn: see
+    /// [`Node::resume`](crate::simulator::Node::resume).
     Waiting,
     /// It is denied.
     Denied {

@@ -5,9 +5,9 @@
 //! more bytes than its limit, whatever clients send. While a bucket has a free or an idle way, and
 //! there is room, nothing is lost. Bytes are allocated bytes: spare places of buckets, the
 //! allocator's overhead for each block, and the table itself count. A full bucket evicts as those
-//! of Envoy do (`tollgate_storage::table`): an idle key, else the key that used the least share of its
-//! quotas, never a blocked key before one that is not. Keys are not kept, only a hash of them with
-//! a seed of this process, so a client cannot aim at a bucket.
+//! of Envoy do (`tollgate_storage::table`): an idle key, else the key that used the least share of
+//! its quotas, never a blocked key before one that is not. Keys are not kept, only a hash of them
+//! with a seed of this process, so a client cannot aim at a bucket.
 //!
 //! The table is divided into shards with a lock each, which is held for about a microsecond and
 //! never across an await. Deliberately absent: durability; counts are lost with the process.

@@ -41,7 +41,8 @@ pub(crate) struct Place {
     fingerprint: Option<NonZeroU64>,
 }
 
-/// The place of a client's count when its last request was decided ([`Node::known`](crate::simulator::Node)).
+/// The place of a client's count when its last request was decided
+/// ([`Node::known`](crate::simulator::Node)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountPlace {
     high: u64,
