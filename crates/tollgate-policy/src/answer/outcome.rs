@@ -225,7 +225,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    fn rule(&self, applied: &AppliedRule) -> Option<&'a Rule> {
+    pub(crate) fn rule(&self, applied: &AppliedRule) -> Option<&'a Rule> {
         let rule = self.policy.rules.get(usize::from(applied.rule));
         debug_assert!(rule.is_some(), "an outcome is asked of the policy that made its plan");
         rule
@@ -254,25 +254,6 @@ impl<'a> Outcome<'a> {
             if applied.is_enforced() { RuleResult::Delayed } else { RuleResult::Shadowed }
         } else {
             RuleResult::Allowed
-        }
-    }
-
-    /// The result of a rule whose quota denies, or whose key is missing.
-    fn over_limit(&self, applied: &'a AppliedRule) -> RuleResult {
-        if !applied.is_enforced() {
-            return RuleResult::Shadowed;
-        }
-        match self.rule(applied).map(|rule| &rule.terms.action) {
-            Some(Action::Mark(_)) => RuleResult::Marked,
-            Some(Action::Deny(_) | Action::Delay(_) | Action::Respond(_)) | None => {
-                if applied.blocked_until().is_some() {
-                    RuleResult::Blocked
-                } else if self.of_rule(applied).any(|r| r.is_in_penalty()) {
-                    RuleResult::Penalised
-                } else {
-                    RuleResult::Denied
-                }
-            }
         }
     }
 

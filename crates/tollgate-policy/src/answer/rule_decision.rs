@@ -136,6 +136,25 @@ impl<'a> Outcome<'a> {
         })
     }
 
+    /// The result of a rule whose quota denies, or whose key is missing.
+    pub(crate) fn over_limit(&self, applied: &'a AppliedRule) -> RuleResult {
+        if !applied.is_enforced() {
+            return RuleResult::Shadowed;
+        }
+        match self.rule(applied).map(|rule| &rule.terms.action) {
+            Some(Action::Mark(_)) => RuleResult::Marked,
+            Some(Action::Deny(_) | Action::Delay(_) | Action::Respond(_)) | None => {
+                if applied.blocked_until().is_some() {
+                    RuleResult::Blocked
+                } else if self.of_rule(applied).any(|r| r.is_in_penalty()) {
+                    RuleResult::Penalised
+                } else {
+                    RuleResult::Denied
+                }
+            }
+        }
+    }
+
     /// The result of the rule of this index, which is enforced or not, for a request that has
     /// `waited` for this long.
     fn after(
