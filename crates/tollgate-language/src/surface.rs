@@ -137,7 +137,8 @@ const WORKER: Traits = Traits {
     reads_body: None,
     searches: None,
     no_response_metadata: Some(
-        "exists in Envoy only; a Worker has no filters that set it: use {\"header\": name}, \"bytes\" or \"duration\"",
+        "exists in Envoy only; a Worker has no filters that set it: use {\"header\": name}, \
+         {\"json\": [...]}, \"bytes\" or \"duration\"",
     ),
     ends_reported: None,
     is_one_node: true,

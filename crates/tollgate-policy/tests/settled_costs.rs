@@ -495,6 +495,18 @@ fn a_body_that_nothing_reads_is_not_scanned() {
     }
 }
 
+// Guards: a client that asks for the beginning of a stream whose numbers grow.
+#[test]
+fn a_part_of_a_body_shows_nothing() {
+    let stream = ("content-type", "text/event-stream");
+    let part = ("content-range", "bytes 0-10/200");
+    let body = b"data: {\"n\": 1}\n\n";
+    let by = r#"{"json": ["/n"]}"#;
+    assert_eq!(settled_by_body(&mut budget_by(by), &[stream], body, true), Ok(1));
+    let settled = settled_by_body(&mut budget_by(by), &[stream, part], body, true);
+    assert_eq!(settled, Err(UnknownCost::Incomplete));
+}
+
 // Guards: bytes that are missing in the middle, after which the rest would read as valid.
 #[test]
 fn a_body_with_a_gap_shows_nothing() {

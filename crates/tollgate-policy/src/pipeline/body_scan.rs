@@ -1,7 +1,7 @@
 //! The body of a response whose cost is in its JSON, read while it passes.
 //!
-//! Invariant: a body is never held; what is kept is the place in it. A body that is compressed, or
-//! of a type that is not read, has no numbers, whatever its bytes are.
+//! Invariant: a body is never held; what is kept is the place in it. Whatever its bytes are, a body
+//! has no numbers if it is compressed, of a type that is not read, or a part that a client chose.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -58,6 +58,10 @@ fn format(head: &dyn ResponseFacts) -> Result<JsonFormat, UnknownCost> {
     };
     if !encoding.split(|byte| *byte == b',').all(is_plain) {
         return Err(UnknownCost::Compressed);
+    }
+    // A part of a stream with growing numbers would show an early one as the last.
+    if head.header("content-range").is_some() {
+        return Err(UnknownCost::Incomplete);
     }
     let content_type = head.header("content-type").unwrap_or_default();
     JsonFormat::of(&content_type).ok_or(UnknownCost::ContentType)

@@ -32,11 +32,11 @@ impl Kind {
 }
 
 impl<K> Line<K> {
-    /// True when its requests wait for a place, too, so that their times are not known.
-    pub(super) fn waits_for_place(&self) -> bool {
+    /// The speed of a line in which requests wait for their turn.
+    pub(super) fn pace(&self) -> Option<&Pace> {
         match &self.kind {
-            Kind::Turns { pace, .. } => pace.as_ref().is_some_and(Pace::waits_for_place),
-            Kind::Places(_) => false,
+            Kind::Turns { pace, .. } => pace.as_ref(),
+            Kind::Places(_) => None,
         }
     }
 
@@ -48,7 +48,7 @@ impl<K> Line<K> {
         let Some(pace) = newer.or(pace.as_ref()) else { return first_at };
         let fits_at = pace.fits_at(ahead, cost);
         // The time of the next look is not one before which no place ends.
-        if pace.waits_for_place() { fits_at } else { fits_at.max(first_at) }
+        if pace.needs_place() { fits_at } else { fits_at.max(first_at) }
     }
 }
 
@@ -131,10 +131,12 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// The pace of a waiter that was decided again. Its line, which knows of looks in vain and of a
-    /// place that ended meanwhile, closes when it is the only one there.
-    pub(super) fn decided_again(&self, ticket: Ticket, pace: Pace) -> Pace {
+    /// The pace of a waiter that was decided again and continues to wait in the line `name`. If it
+    /// was in that one, the line knows of looks in vain and of a place that ended meanwhile, and
+    /// closes when this is the only waiter there.
+    pub(super) fn decided_again(&self, ticket: Ticket, name: &Name<K>, pace: Pace) -> Pace {
         let line = self.waiters.get(&ticket.0).and_then(|waiter| self.lines.get(&waiter.line));
+        let line = line.filter(|line| line.key.as_ref() == Some(name));
         let Some(Line { kind: Kind::Turns { pace: earlier, is_freed, .. }, .. }) = line else {
             return pace;
         };
@@ -151,14 +153,15 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub fn place_freed(&mut self, key: &K, now: Timestamp) -> Option<&T> {
         let id = *self.by_key.get(&(key.clone(), None))?;
         if let Kind::Turns { pace, deciding, is_freed } = &mut self.lines.get_mut(&id)?.kind {
-            match (deciding, pace) {
-                (Some(_), _) => *is_freed = true,
-                (None, Some(pace)) => pace.free_place(),
-                (None, None) => {}
+            // Until the next decision, also where an earlier look of another request arrives late.
+            *is_freed = true;
+            if let (None, Some(pace)) = (deciding, pace) {
+                pace.free_place();
             }
         }
         self.schedule(id, now);
-        self.due_first(key, now)
+        self.lines.get(&id)?.entry.filter(|(at, ..)| *at <= now)?;
+        self.first(key)
     }
 
     /// The lines of turns whose keys are from `first` to `last`.
@@ -168,11 +171,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         turns.map(|((key, _), _)| key.clone()).collect()
     }
 
-    /// The surface's value for the first of this line, if it is due: for a surface without a common
-    /// timer, after another one of the line has gone.
-    pub fn due_first(&self, key: &K, now: Timestamp) -> Option<&T> {
+    /// The surface's value for the first of this line: for a surface without a common timer, which
+    /// wakes it after another one of the line has gone.
+    #[must_use]
+    pub fn first(&self, key: &K) -> Option<&T> {
         let line = self.lines.get(self.by_key.get(&(key.clone(), None))?)?;
-        line.entry.filter(|(at, ..)| *at <= now)?;
         self.waiters.get(&line.order.first()?).map(|waiter| &waiter.value)
     }
 
@@ -320,7 +323,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     /// Processes the deadline of a waiter.
     pub(super) fn give_up(&mut self, ticket: u64, now: Timestamp) -> Option<Due<T>> {
         let stood_in = self.lines.get(&self.waiters.get(&ticket)?.line);
-        let waited_for_place = stood_in.is_some_and(Line::waits_for_place);
+        let waited_for_place = stood_in.and_then(Line::pace).is_some_and(Pace::is_out_of_places);
         let waiter = self.remove_waiter(ticket, now, None)?;
         if waited_for_place {
             return Some(Due::Over(waiter.value, Full::NoPlace));

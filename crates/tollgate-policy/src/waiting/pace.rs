@@ -84,9 +84,14 @@ impl Pace {
         self.places.map_or(0, |places| places.vain_looks)
     }
 
-    /// True when the line waits for a place, so that its times are not known.
-    pub(super) const fn waits_for_place(&self) -> bool {
+    /// True when requests of the line need a place, too, so that their times are not known.
+    pub(super) const fn needs_place(&self) -> bool {
         self.places.is_some()
+    }
+
+    /// True when no place was free at the latest look.
+    pub(super) fn is_out_of_places(&self) -> bool {
+        self.places.is_some_and(|places| places.is_full)
     }
 
     /// A place has ended: the first of the line need not wait for the next look.

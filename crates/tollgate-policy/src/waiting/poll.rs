@@ -11,6 +11,7 @@ use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::plan::Full;
 
+use super::pace::Pace;
 use super::queue::{Due, Kind, Queue, Ticket};
 
 /// The result of a poll.
@@ -43,6 +44,12 @@ impl<K: Ord + Clone, T> Queue<K, T> {
                     return Poll::Go;
                 }
             },
+            // Its time is not known: the surface wakes it when it is the first.
+            Kind::Turns { pace: Some(pace), .. }
+                if pace.needs_place() && line.order.first() != Some(ticket.0) =>
+            {
+                (false, deadline)
+            }
             Kind::Turns { pace, .. } => {
                 let before = line.order.before(ticket.0);
                 let ahead = before.filter_map(|ticket| self.waiters.get(&ticket)).map(|w| w.cost);
@@ -69,12 +76,13 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// How many are ahead of `ticket` in its line, if that waits for a place among the requests in
-    /// flight: for a surface that cannot wake a waiter when one has ended.
+    /// How many are ahead of `ticket` in its line, counted up to `most`, if that waits for a place
+    /// among the requests in flight: for a surface that cannot wake a waiter when one has ended.
     #[must_use]
-    pub fn ahead_for_place(&self, ticket: Ticket) -> Option<usize> {
+    pub fn ahead_for_place(&self, ticket: Ticket, most: usize) -> Option<usize> {
         let line = self.lines.get(&self.waiters.get(&ticket.0)?.line)?;
-        line.waits_for_place().then(|| line.order.before(ticket.0).count())
+        let needs_place = line.pace().is_some_and(Pace::needs_place);
+        needs_place.then(|| line.order.before(ticket.0).take(most).count())
     }
 
     /// Drops every waiter for which `is_there` returns false.

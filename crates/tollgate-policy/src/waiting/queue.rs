@@ -232,16 +232,16 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         turn_request: TurnRequest<K>,
         pace: Pace,
     ) -> Result<(), Option<(Full, T)>> {
-        let pace = self.decided_again(ticket, pace);
+        let name = (turn_request.key, None);
+        let pace = self.decided_again(ticket, &name, pace);
         let mut waiter = self.remove_waiter(ticket.0, now, None).ok_or(None)?;
         let stood_in = waiter.line;
-        let name = (turn_request.key, None);
         let known = self.by_key.get(&name).copied();
         let fits_at = pace.fits_at(0, turn_request.cost); // those who came later are not ahead
         let wait = fits_at.since(now).max(SOONEST_RETURN);
         let full = if fits_at > turn_request.deadline {
             Some(Full::Late(wait))
-        } else if pace.waits_for_place() && now >= turn_request.deadline {
+        } else if pace.is_out_of_places() && now >= turn_request.deadline {
             Some(Full::NoPlace) // it has had its last look
         } else {
             self.is_full(known).then_some(Full::Key(wait))

@@ -119,12 +119,16 @@ impl WaitingPlanMut<'_> {
     pub fn reject(&mut self, full: Full) {
         let Plan { applied, decisions, rejected_waiting, .. } = &mut *self.plan;
         *rejected_waiting = Some(full);
+        // A request that went behind others at once may not have met the full limit.
+        let is_denied =
+            applied.iter().any(|it| it.is_enforced() && denies(it, self.policy, decisions));
+        let in_vain = full == Full::NoPlace && !is_denied;
         for applied in applied.iter_mut().filter(|applied| applied.is_enforced()) {
             let own = decisions.get(applied.first_decision..).unwrap_or_default();
             let mut own = own.iter().take(self.policy.quotas(applied).len());
             let waits = own.any(|decision| matches!(decision.verdict, Verdict::Delay(_)));
             let rule = self.policy.rules.get(usize::from(applied.rule));
-            let in_vain = full == Full::NoPlace && applied.due == Due::InFlight;
+            let in_vain = in_vain && applied.due == Due::InFlight;
             let waits = waits || in_vain && rule.is_some_and(Rule::is_waited_for);
             applied.rejected_waiting = waits || denies(applied, self.policy, decisions);
         }

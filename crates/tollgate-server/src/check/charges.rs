@@ -34,6 +34,7 @@ impl Charge {
         let reply = gate.store.ask(&self.name, ask).await;
         // Also without a reply: the store may have refunded it.
         gate.denials.forget(&self.places);
+        gate.lines.place_freed(&self.name, gate.clock.now());
         reply
     }
 }

@@ -131,7 +131,7 @@ impl<'a> Waiter<'a> {
                     match self.decided_again(&place, turn) {
                         Some(again) if !self.done.is_overload => {
                             turn = again;
-                            place.line = line(gate, policy, self.plan, turn);
+                            place.moved(line(gate, policy, self.plan, turn));
                         }
                         _ => return,
                     }

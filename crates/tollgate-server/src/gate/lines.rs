@@ -70,14 +70,26 @@ impl Lines {
     }
 }
 
+impl WaitingSlot<'_> {
+    /// It continues to wait in this line: the next one of an earlier line is the first there.
+    pub(crate) fn moved(&mut self, line: Line) {
+        let earlier = std::mem::replace(&mut self.line, line);
+        if earlier != self.line
+            && let Some(first) = self.lines.queue().first(&earlier)
+        {
+            first.notify_one();
+        }
+    }
+}
+
 impl Drop for WaitingSlot<'_> {
     fn drop(&mut self) {
         let now: Timestamp = self.clock.now();
         // A request that has its decision is no longer in it.
         let mut queue = self.lines.queue();
         let _ = queue.leave(self.ticket, now);
-        if let Some(next) = queue.due_first(&self.line, now) {
-            next.notify_one();
+        if let Some(first) = queue.first(&self.line) {
+            first.notify_one();
         }
     }
 }

@@ -14,8 +14,13 @@ use tollgate_service::drive::waiting::LONGEST_SLEEP;
 const PATIENCE: Span = Span::from_secs(10);
 
 /// The sleep of the first waiter of a line that waits for a place. Those behind it sleep longer,
-/// each by as much.
+/// each by as much, the tenth and all others equally.
 const PLACE_SLEEP: Span = Span::from_millis(25);
+/// So that a waiter that becomes the first is awake within a quarter of a second.
+const LONGER_SLEEPS: usize = 9;
+/// The most decisions for a place of one request: with a store at each, the platform's limit of
+/// calls for one request is not reached.
+pub(crate) const MOST_LOOKS: u32 = 100;
 
 /// The object's name, and the rule or tier.
 pub(crate) type Line = (String, u32);
@@ -67,9 +72,14 @@ impl Lines {
     /// The longest sleep of a waiter, if its line waits for a place: no other request can wake it
     /// when one ends here.
     pub(crate) fn longest_sleep(&self, ticket: Ticket) -> Option<Span> {
-        let ahead = self.queue.borrow().ahead_for_place(ticket)?;
+        let ahead = self.queue.borrow().ahead_for_place(ticket, LONGER_SLEEPS)?;
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
         Some(PLACE_SLEEP.saturating_mul(ahead.saturating_add(1)))
+    }
+
+    /// Removes a waiter that may look no more.
+    pub(crate) fn leave(&self, ticket: Ticket, now: Timestamp) {
+        let _ = self.queue.borrow_mut().leave(ticket, now);
     }
 
     /// Records that the waiter will have polled again soon after `at`.

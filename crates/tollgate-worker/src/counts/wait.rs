@@ -16,8 +16,7 @@ use tollgate_policy::{Disposition, Plan, Policy};
 use tollgate_service::drive::waiting::{self, REQUEST_BYTES, Waiting};
 
 use crate::counts::charging::Calls;
-use crate::counts::lines::Line;
-use crate::counts::object_name::object_name;
+use crate::counts::lines::{Line, MOST_LOOKS};
 use crate::counts::objects::Objects;
 use crate::runtime::js;
 
@@ -106,6 +105,7 @@ impl<'a> Waiter<'a> {
     /// Waits until the request is decided.
     async fn wait(&mut self, mut turn: Option<Turn>, mut ticket: Ticket) {
         let (objects, policy) = (self.objects, self.policy);
+        let mut looks = 0;
         loop {
             let now = js::now();
             self.waited = now.since(self.since);
@@ -113,7 +113,14 @@ impl<'a> Waiter<'a> {
                 (Poll::Wait(at), _) => self.sleep(ticket, now, at).await,
                 (Poll::Go, _) | (Poll::Decide, None) => return,
                 (Poll::Over(full), _) => return self.plan.waiting_mut(policy).reject(full),
+                (Poll::Decide, Some(_)) if looks == MOST_LOOKS => {
+                    objects.lines.leave(ticket, now);
+                    return self.plan.waiting_mut(policy).reject(Full::NoPlace);
+                }
                 (Poll::Decide, Some(stood_in)) => {
+                    if objects.lines.longest_sleep(ticket).is_some() {
+                        looks = MOST_LOOKS.min(looks.saturating_add(1));
+                    }
                     // At most three calls per key: decision, charge, refund.
                     let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
                     objects.lines.expect(ticket, now.saturating_add(calls));
@@ -137,8 +144,8 @@ impl<'a> Waiter<'a> {
     }
 
     fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<'a>> {
-        let (objects, since) = (self.objects, self.since);
-        let line = move |plan: &Plan, turn: Turn| line(objects, plan, turn);
+        let (objects, policy, since) = (self.objects, self.policy, self.since);
+        let line = move |plan: &Plan, turn: Turn| line(objects, policy, plan, turn);
         Waiting { since, patience: Span::MAX, line }
     }
 
@@ -164,7 +171,7 @@ impl<'a> Waiter<'a> {
         let place = plan.waiting(self.policy).place();
         // No request goes before others here, so no deadline is checked.
         let place_request = PlaceRequest {
-            line: place.map(|place| (line(self.objects, plan, place), place.cost)),
+            line: place.map(|place| (line(self.objects, self.policy, plan, place), place.cost)),
             deadline: Timestamp::MAX,
             rank: 0,
             bytes: bytes.saturating_add(REQUEST_BYTES),
@@ -175,6 +182,6 @@ impl<'a> Waiter<'a> {
     }
 }
 
-fn line(objects: &Objects, plan: &Plan, turn: Turn) -> Line {
-    (object_name(&objects.hash_key, turn.key(plan)), turn.record)
+fn line(objects: &Objects, policy: &Policy, plan: &Plan, turn: Turn) -> Line {
+    (objects.name_of(policy, turn.key(plan)), turn.record)
 }

@@ -23,13 +23,22 @@ thread_local! {
 /// The most bytes that are copied into wasm at once.
 const LONGEST_PIECE: usize = 64 << 10;
 
+/// The most bodies that are read at once. The platform may drop a request without notice, and its
+/// scan with it; of more, the oldest is removed, and its costs stay estimates.
+const MOST_SCANS: usize = 4_096;
+
 /// A body in progress.
 pub(crate) struct ScannedBody(u64);
 
 impl ScannedBody {
     /// The body whose bytes `host.mjs` passes to [`scan_body`] with this number.
     pub(crate) fn new(number: u64, scan: Box<BodyScan>) -> Self {
-        SCANS.with_borrow_mut(|scans| scans.insert(number, scan));
+        SCANS.with_borrow_mut(|scans| {
+            if scans.len() >= MOST_SCANS {
+                scans.pop_first();
+            }
+            scans.insert(number, scan);
+        });
         Self(number)
     }
 

@@ -222,6 +222,64 @@ fn an_end_during_a_decision_is_not_lost() {
     assert_eq!(queue.next_at(), Some(at(1_202)));
 }
 
+// Guards: the look of a request that arrives, made before a place ended, hides that end.
+#[test]
+fn an_older_look_does_not_hide_a_free_place() {
+    let (mut places, mut queue) = full_line(1);
+    let older = places.decide(1_005).1;
+    places.end(1_010);
+    assert_eq!(queue.place_freed(&1, at(1_010)), Some(&0));
+    queue.join(at(1_011), turn_request(1, 9_000), Some(older), 1).unwrap();
+    assert_eq!(decide_due(&mut places, &mut queue, 1_011), (vec![0], 1));
+}
+
+// Guards: every waiter of a long line polls at each look of the first one.
+#[test]
+fn only_the_first_of_a_line_for_places_has_a_time_to_poll_at() {
+    let (mut places, mut queue) = (Places::new(1), Queue::new(Limits::default()));
+    assert!(places.decide(1_000).0);
+    let join = |who: u8| {
+        let pace = places.decide(1_000).1;
+        queue.join(at(1_000), turn_request(1, 9_000), Some(pace), who).unwrap()
+    };
+    let tickets: Vec<_> = (0..3).map(join).collect();
+    let wait = |millis| Poll::Wait(at(millis));
+    assert_eq!(queue.poll(tickets[0], at(1_001)), wait(1_100));
+    assert_eq!(queue.poll(tickets[1], at(1_001)), wait(9_000));
+    assert_eq!(queue.poll(tickets[0], at(1_100)), Poll::Decide);
+    assert_eq!(queue.poll(tickets[2], at(1_100)), wait(9_000), "also while it is decided");
+    assert_eq!((queue.ahead_for_place(tickets[2], 9), queue.first(&1)), (Some(2), Some(&0)));
+    queue.leave(tickets[0], at(1_101));
+    assert_eq!(queue.first(&1), Some(&1));
+    assert_eq!(queue.poll(tickets[1], at(9_000)), Poll::Decide, "its last look");
+    assert_eq!(queue.poll(tickets[2], at(9_001)), Poll::Over(Full::NoPlace));
+}
+
+// Guards: a denial by a quota alone blames the limit on requests in flight, which has places.
+#[test]
+fn a_limit_with_places_is_not_the_reason_of_a_denial() {
+    let (places, mut queue) = (Places::new(2), Queue::new(Limits::default()));
+    let mut key = Key::used_up(1_000);
+    let mut pace = |now| {
+        let quota = key.limiter.peek(&key.state, at(now), 1);
+        // Another process uses the next unit.
+        let _ = key.decide(now + 499);
+        let place = places.limiter.peek(&places.state, at(now), 1);
+        let of_rule = [(key.limiter, quota), (places.limiter, place)];
+        Pace::new(at(now), 1, false, of_rule.into_iter())
+    };
+    for (who, deadline) in [(0, 9_000), (1, 2_100)] {
+        queue.join(at(1_000), turn_request(1, deadline), Some(pace(1_000)), who).unwrap();
+    }
+    while queue.next_at().unwrap() < at(2_100) {
+        let now = queue.next_at().unwrap().as_nanos() / 1_000_000;
+        let Some(Due::Decide(ticket)) = queue.pop(at(now)) else { panic!("it is due") };
+        queue.again(ticket, at(now), turn_request(1, 9_000), pace(now)).unwrap();
+    }
+    let over = queue.pop(at(2_100));
+    assert!(matches!(over, Some(Due::Over(1, Full::Late(_)))), "{over:?}");
+}
+
 #[test]
 fn the_last_look_is_at_the_deadline_and_those_behind_it_have_none() {
     let (mut places, mut queue) = (Places::new(1), Queue::new(Limits::default()));
