@@ -18,8 +18,8 @@ const PATIENCE: Span = Span::from_secs(10);
 const PLACE_SLEEP: Span = Span::from_millis(25);
 /// So that a waiter that becomes the first is awake within a quarter of a second.
 const LONGER_SLEEPS: usize = 9;
-/// The most decisions for a place of one request: with a store at each, the platform's limit of
-/// calls for one request is not reached.
+/// The most decisions in vain for one request: each calls the objects of its keys, and the platform
+/// bounds the calls of one request.
 pub(crate) const MOST_LOOKS: u32 = 100;
 
 /// The object's name, and the rule or tier.
