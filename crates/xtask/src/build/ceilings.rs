@@ -20,11 +20,11 @@ const FILTER: [usize; envoy::MODULES.len()] = [985_000, 636_000, 1_092_000];
 
 /// Gzipped: the fourth is the glue code.
 const WORKER: [(&str, usize); 5] =
-    [(MAIN, 5_700), (POLICY, 300), (COMPILED, 300), ("build/index.js", 11_400), (WASM, 648_000)];
+    [(MAIN, 5_700), (POLICY, 300), (COMPILED, 300), ("build/index.js", 11_400), (WASM, 652_000)];
 
 /// Gzipped, of all uploaded files. Less than the sum of the ceilings: the files cannot all grow to
 /// their ceilings.
-const ALL_OF_WORKER: usize = 665_000;
+const ALL_OF_WORKER: usize = 669_000;
 
 /// The size of all uploaded files of the Worker, in gzipped bytes.
 pub fn uploaded(workspace: &Workspace) -> Result<usize> {
