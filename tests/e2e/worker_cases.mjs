@@ -73,11 +73,15 @@ const moment = () => new Promise((resolve) => realSetTimeout(resolve, 1));
 function until(isTime, pieces) {
   const bytes = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const all = pieces === "" ? [] : pieces.split(",").map(bytes);
+  // A stream of bytes, as every body from the network is: the Worker reads it into its own buffers.
   return new ReadableStream({
+    type: "bytes",
     async pull(controller) {
       while (all.length < 2 && !isTime()) await moment();
       if (all.length > 0) controller.enqueue(all.shift());
-      if (all.length === 0) controller.close();
+      if (all.length > 0) return;
+      controller.close();
+      controller.byobRequest?.respond(0);
     },
   });
 }
