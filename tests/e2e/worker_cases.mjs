@@ -12,8 +12,8 @@ import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 /** An alarm is set for at least a day later: rung ten seconds after that, it finds counts in every state. */
 const EARLY_MS = 86_400_000 - 10_000;
 
-/** A longer timer is of a request that runs on, and none rings. */
-const LONGEST_WAIT_MS = 3_600_000;
+/** A timer of an hour or more is of a request that runs on, and none rings. */
+const ENDLESS_MS = 3_600_000;
 
 let now = 0;
 let ringsAlarms = false;
@@ -28,7 +28,7 @@ Date.now = () => now;
 const realSetTimeout = globalThis.setTimeout;
 globalThis.setTimeout = (callback, milliseconds, ...rest) => {
   // A time limit during a call of an object is the platform's and never ends.
-  if (asked > 0 || milliseconds > LONGEST_WAIT_MS) return realSetTimeout(callback, milliseconds, ...rest);
+  if (asked > 0 || milliseconds >= ENDLESS_MS) return realSetTimeout(callback, milliseconds, ...rest);
   now += milliseconds;
   // A long wait sleeps in pieces without a decision between them: its client sees one wait.
   if (slept) waits[waits.length - 1] += milliseconds;
