@@ -166,7 +166,7 @@ impl Method {
 
     /// The rate of the three algorithms that keep one debt, each in its own way; `None` for the
     /// others.
-    const fn meter(&self) -> Option<&Rate> {
+    pub(crate) const fn meter(&self) -> Option<&Rate> {
         match self {
             Self::Gcra(gcra) => Some(gcra.rate()),
             Self::TokenBucket(bucket) => Some(bucket.rate()),

@@ -83,19 +83,10 @@ impl Limiter {
 
     /// The longest wait of a denial that is no offence.
     fn grace(&self) -> Span {
-        let rate = match &self.method {
-            Method::Gcra(gcra) => gcra.rate(),
-            Method::TokenBucket(bucket) => bucket.rate(),
-            Method::LeakyBucket(bucket) => bucket.rate(),
-            Method::Holds(holds) => holds.rate(),
-            Method::LeakyQueue(_)
-            | Method::FixedWindow(_)
-            | Method::SlidingWindow(_)
-            | Method::SlidingBuckets(_)
-            | Method::SlidingLog(_)
-            | Method::CalendarWindow(_)
-            | Method::InFlight(_) => return Span::ZERO,
-        };
+        let method = &self.method;
+        let rate =
+            if let Method::Holds(holds) = method { Some(holds.rate()) } else { method.meter() };
+        let Some(rate) = rate else { return Span::ZERO };
         let half = Span::from_nanos(rate.emission_interval().as_nanos().div_ceil(2));
         half.min(Span::from_secs(1))
     }

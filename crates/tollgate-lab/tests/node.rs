@@ -69,8 +69,9 @@ fn every_rule_and_quota_is_told_with_the_hash_of_its_key() {
     assert!(of_client[0].is_some() && of_client[1].is_none());
     assert_eq!((rules[0].result, rules[0].denied_by()), (RuleResult::Denied, Some(1)));
     assert_eq!((rules[0].cost, rules[0].is_binding, rules[0].quota_set), (2, true, 0));
-    let told: Vec<_> = rules[0].quotas().map(|(quota, said)| (quota.name(), said.limit)).collect();
-    assert_eq!(told, [("second", 4), ("hour", 2)]);
+    let decisions: Vec<_> =
+        rules[0].quotas().map(|(quota, said)| (quota.name(), said.limit)).collect();
+    assert_eq!(decisions, [("second", 4), ("hour", 2)]);
     assert_eq!((rules[1].result, rules[1].quotas().count()), (RuleResult::Shadowed, 0));
     assert_eq!(node.decide(&From(2), ms(3), 200).rules().next().unwrap().denied_by(), None);
 }
@@ -98,7 +99,7 @@ fn a_leaky_queue_says_at_once_when_each_goes() {
     assert!(matches!(fate(1_000), Fate::Denied { status: 429, .. }));
     assert_eq!(fate(1_500), Fate::Delayed(Span::from_millis(1_000)));
     assert_eq!(node.waiting(), 2);
-    assert!(node.resume(ms(9_000)).is_none(), "each was told of when it got its place");
+    assert!(node.resume(ms(9_000)).is_none(), "each was told when it got its place");
     assert_eq!((node.waiting(), node.next_at()), (0, None));
 }
 
@@ -111,15 +112,15 @@ fn a_line_goes_in_order_and_everybody_is_told_how_it_ended() {
     let fates: Vec<_> = (0..4).map(|_| node.decide(&From(1), ms(1_000), 200).fate()).collect();
     assert_eq!(fates[..3], [Fate::Admitted, Fate::Waiting, Fate::Waiting]);
     assert!(matches!(fates[3], Fate::Denied { status: 429, retry_after: Some(_) }));
-    let mut told = Vec::new();
+    let mut decisions = Vec::new();
     while let Some(decided) = node.resume(ms(60_000)) {
         let result = decided.rules().next().unwrap().result;
         assert_eq!((decided.fate(), result), (Fate::Admitted, RuleResult::Delayed));
-        told.push((decided.arrival().number, decided.at(), decided.waited()));
+        decisions.push((decided.arrival().number, decided.at(), decided.waited()));
     }
     let half = Span::from_millis(500);
     let at = |number: u64| (number, ms(1_000 + 500 * number), half.saturating_mul(number));
-    assert_eq!(told, [at(1), at(2)]);
+    assert_eq!(decisions, [at(1), at(2)]);
 }
 
 /// A request of one client that names its plan.
@@ -150,11 +151,11 @@ fn those_of_a_higher_priority_have_their_turn_first() {
     for plan in ["free", "free", "gold", "free", "gold"] {
         node.decide(&Paid(plan), ms(1_000), 200);
     }
-    let mut told = Vec::new();
+    let mut decisions = Vec::new();
     while let Some(decided) = node.resume(ms(60_000)) {
-        told.push((decided.arrival().number, decided.waited().as_secs_ceil()));
+        decisions.push((decided.arrival().number, decided.waited().as_secs_ceil()));
     }
-    assert_eq!(told, [(2, 1), (4, 2), (1, 3), (3, 4)]);
+    assert_eq!(decisions, [(2, 1), (4, 2), (1, 3), (3, 4)]);
 }
 
 #[test]
@@ -191,9 +192,9 @@ fn requests_wait_for_a_place_and_each_end_gives_the_next_its_turn() {
     let fates: Vec<_> = (0..12).map(|i| node.decide(&From(1), ms(1_000 + i), 200).fate()).collect();
     assert_eq!(fates[..2], [Fate::Admitted; 2]);
     assert_eq!(fates[2..], [Fate::Waiting; 10]);
-    let mut told = Vec::new();
+    let mut decisions = Vec::new();
     while let Some(decided) = node.resume(ms(60_000)) {
-        told.push((decided.arrival().number, decided.at(), decided.fate()));
+        decisions.push((decided.arrival().number, decided.at(), decided.fate()));
     }
     // Two at once, 230 ms each, until the time of the rest is over.
     let went = |number: u64| {
@@ -203,7 +204,7 @@ fn requests_wait_for_a_place_and_each_end_gives_the_next_its_turn() {
     let denied = Fate::Denied { status: 429, retry_after: None };
     let denied = |number: u64| (number, ms(2_000 + number), denied);
     let expected: Vec<_> = (2..10).map(went).chain([denied(10), denied(11)]).collect();
-    assert_eq!(told, expected);
+    assert_eq!(decisions, expected);
     let left = node.decide(&From(1), ms(60_000), 200);
     let rule = left.rules().next().unwrap();
     assert_eq!(rule.quotas().next().unwrap().1.remaining, 9, "ten and this one are charged");

@@ -69,8 +69,8 @@ impl Lines {
         }
     }
 
-    /// The longest sleep of a waiter, if its line waits for a place: no other request can wake it
-    /// when one ends here.
+    /// The longest sleep of a waiter, if its line waits for a place: it is not woken when one ends
+    /// here.
     pub(crate) fn longest_sleep(&self, ticket: Ticket) -> Option<Span> {
         let ahead = self.queue.borrow().ahead_for_place(ticket, LONGER_SLEEPS)?;
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);

@@ -14,7 +14,7 @@ use wasm_bindgen::JsValue;
 
 use crate::counts::denials::CachedDenials;
 use crate::counts::lines::Lines;
-use crate::counts::object_name::object_name;
+use crate::counts::object_name::{name_of, object_hash};
 use crate::operate::tally::{FailureKind, Tally};
 use crate::runtime::js::{self, KeyObject};
 
@@ -55,7 +55,12 @@ impl Objects {
 
     /// The name of the object that counts `key` under `policy`.
     pub(crate) fn name_of(&self, policy: &Policy, key: &[u8]) -> String {
-        object_name(&self.hash_key, &key_name(policy, self.fleet_secret, key))
+        name_of(&self.hash_of(policy, key))
+    }
+
+    /// The same name as bytes.
+    pub(crate) fn hash_of(&self, policy: &Policy, key: &[u8]) -> [u8; 32] {
+        object_hash(&self.hash_key, &key_name(policy, self.fleet_secret, key))
     }
 
     /// Counts the decision of `on_failure`, if it decided.

@@ -19,7 +19,7 @@ use crate::counts::object_name::name_of;
 use crate::counts::objects::Objects;
 use crate::deployment::Gate;
 use crate::request::response_end::ResponseEnd;
-use crate::request::settle::{hash_of, read, send};
+use crate::request::settle::{read, send};
 use crate::runtime::js;
 
 /// A report without a reply is sent again after each of these, in milliseconds.
@@ -27,7 +27,7 @@ const END_AGAIN_AFTER_MS: [u64; 2] = [1_000, 5_000];
 
 /// The places of an allowed request; `None` when no rule counts it while it is in flight.
 pub(crate) fn places(objects: &Objects, policy: &Policy, plan: &Plan) -> Option<InFlight> {
-    let name_of = |partition: Partition<'_>| hash_of(objects, policy, partition);
+    let name_of = |partition: Partition<'_>| objects.hash_of(policy, partition.key());
     let unnumbered = InFlight::of(plan, policy, 0, &name_of)?;
     Some(InFlight { number: js::random(), ..unnumbered })
 }

@@ -11,12 +11,11 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Partition, Policy};
 use tollgate_service::ApiResponse;
 use tollgate_service::check::Decided;
-use tollgate_service::lease::key_name;
 use tollgate_service::metrics::Event;
 use tollgate_service::settle::{self, Receipts, Sealer, SettleRequest};
 use tollgate_storage::Settlement;
 
-use crate::counts::object_name::{name_of, object_hash};
+use crate::counts::object_name::name_of;
 use crate::counts::objects::Objects;
 use crate::deployment::{Gate, RequestContext};
 use crate::operate::tally::FailureKind;
@@ -37,15 +36,9 @@ impl Gate {
 
 /// The id of a decided request, where there is a [`Gate::sealer`].
 pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<String> {
-    let name_of = |partition: Partition<'_>| hash_of(&gate.objects, policy, partition);
+    let name_of = |partition: Partition<'_>| gate.objects.hash_of(policy, partition.key());
     let receipts = Receipts::of(&decided.plan, policy, js::random(), &name_of);
     gate.sealer().map(|sealer| sealer.id(&receipts))
-}
-
-/// The name of the object that counts a partition, as bytes.
-pub(crate) fn hash_of(objects: &Objects, policy: &Policy, partition: Partition<'_>) -> [u8; 32] {
-    let Objects { hash_key, fleet_secret, .. } = objects;
-    object_hash(hash_key, &key_name(policy, *fleet_secret, partition.key()))
 }
 
 /// Sends a request that may be repeated to the object with this name.
