@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
-use tollgate_policy::{Plugin, Surface};
+use tollgate_policy::{Plugin, Surface, compiled_text};
 
 use crate::envoy_host::{Filter, Shared};
 use crate::envoy_server::{As, Listener, Setup, compiled, configured, reads_documents};
@@ -83,7 +83,7 @@ fn what_is_no_policy_of_this_module_is_refused_in_words() {
             "was compiled by another version of Tollgate; compile the policy with this one",
         ),
         (
-            for_worker.to_compiled_text().into_bytes(),
+            compiled_text(|out| for_worker.write_compiled(out)).into_bytes(),
             "was compiled for the surface \"worker\"; compile the policy with --surface envoy",
         ),
     ];

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
 use tollgate_e2e::workerd::{Setup, Workerd, check_request};
-use tollgate_policy::Surface;
+use tollgate_policy::{Surface, compiled_text};
 
 const HEALTH: &str = "/.well-known/tollgate/health";
 const NOTED: &str = "policy.json is compiled at every start: what was deployed with it ";
@@ -16,7 +16,8 @@ fn policy(limit: u64) -> String {
 }
 
 fn compiled(limit: u64, surface: Surface) -> String {
-    tollgate_language::compile(&policy(limit), surface).expect("a policy").to_compiled_text()
+    let policy = tollgate_language::compile(&policy(limit), surface).expect("a policy");
+    compiled_text(|out| policy.write_compiled(out))
 }
 
 /// How many of `count` requests of one client are allowed.

@@ -8,7 +8,7 @@ use std::process::Command;
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::{self, Server, TempDir};
 use tollgate_e2e::workerd::node_bin;
-use tollgate_policy::Surface;
+use tollgate_policy::{Surface, compiled_text};
 
 const RUN: &str = "cargo xtask test workerd";
 const DOCUMENT: &str = include_str!("../../docs/worker.md");
@@ -115,7 +115,8 @@ fn the_package_compiles_a_policy() {
     let policy = fs::read_to_string(template).expect("a policy");
     let policy = tollgate_language::compile(&policy, Surface::Worker).expect("it is good");
     let module = fs::read_to_string(folder.path().join("policy.compiled.mjs")).expect("a module");
-    assert_eq!(module, format!("export default \"{}\";\n", policy.to_compiled_text()));
+    let text = compiled_text(|out| policy.write_compiled(out));
+    assert_eq!(module, format!("export default \"{text}\";\n"));
     let bad = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": -1, "window": "0s"}]}]}"#;
     fs::write(folder.path().join("bad.json"), bad).expect("a file");
     let (code, said) = compile(&["bad.json", "none.mjs"]);

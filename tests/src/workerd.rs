@@ -18,7 +18,7 @@ use std::process::Command;
 
 use rustix::fs::statvfs;
 use serde_json::{Value, json};
-use tollgate_policy::Surface;
+use tollgate_policy::{Surface, compiled_text};
 
 use crate::http::{Client, Request, Response};
 use crate::process::{self, Server, TempDir};
@@ -315,7 +315,7 @@ fn write_policy(dir: &Path, i: usize, policy: &str, compiled: &str) {
 /// The deployed form of a policy: compiled, or empty where it has problems.
 fn compiled(policy: &str) -> String {
     let compiled = tollgate_language::compile(policy, Surface::Worker);
-    compiled.map(|policy| policy.to_compiled_text()).unwrap_or_default()
+    compiled.map(|policy| compiled_text(|out| policy.write_compiled(out))).unwrap_or_default()
 }
 
 /// A Cap'n Proto string is escaped like JSON's.

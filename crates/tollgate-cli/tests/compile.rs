@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use tollgate_policy::{Plugin, Policy, Surface};
+use tollgate_policy::{Plugin, Policy, Surface, compiled_text};
 
 use crate::support::{scratch, tollgate, tollgate_reading};
 
@@ -50,7 +50,8 @@ fn a_module_has_the_same_bytes_as_text() {
     let folder = folder("module");
     let ran = tollgate(&folder, &["compile", "policy.json", "--surface", "worker", "-o", "p.mjs"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    let text = tollgate_language::compile(GOOD, Surface::Worker).unwrap().to_compiled_text();
+    let policy = tollgate_language::compile(GOOD, Surface::Worker).unwrap();
+    let text = compiled_text(|out| policy.write_compiled(out));
     let module = fs::read_to_string(folder.join("p.mjs")).unwrap();
     assert_eq!(module, format!("export default \"{text}\";\n"));
 }
@@ -85,7 +86,8 @@ fn a_proxy_is_told_whom_it_asks_as_text_too() {
 #[test]
 fn a_compiled_policy_in_a_configuration_of_envoy_is_called_what_it_is() {
     let folder = folder("configured");
-    let text = tollgate_language::compile(GOOD, Surface::Envoy).unwrap().to_compiled_text();
+    let policy = tollgate_language::compile(GOOD, Surface::Envoy).unwrap();
+    let text = compiled_text(|out| policy.write_compiled(out));
     let object = format!("{{compiled: {text}}}");
     let forms = [("StringValue", &text), ("BytesValue", &text), ("Struct", &object)];
     for (form, value) in forms {

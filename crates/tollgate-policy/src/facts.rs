@@ -194,7 +194,7 @@ pub trait Facts {
     /// The number of hits, if the caller reports it, as a client of a rate limit service does: the
     /// cost of every rule is multiplied by it. 0 charges nothing. `None` is one hit. Under a rule
     /// with `"cost": "reported"` the hits were used already
-    /// ([`Plan::reports`](crate::Plan::reports)).
+    /// ([`Partition::reports`](crate::Partition::reports)).
     fn hits(&self) -> Option<u64> {
         None
     }

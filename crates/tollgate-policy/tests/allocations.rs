@@ -151,7 +151,8 @@ fn check_on(surface: Surface, document: &str, partitions: usize) {
             stored.clear();
             stored.extend_from_slice(plan.partition(i).unwrap().value());
         }
-        if plan.is_deferred() && plan.settle(&policy, Ending::Response(401), &()) {
+        let is_deferred = plan.settlement(&policy).is_deferred();
+        if is_deferred && plan.settle(&policy, Ending::Response(401), &()) {
             for (i, stored) in stored.iter().enumerate() {
                 plan.partition_mut(i)
                     .unwrap()

@@ -77,7 +77,7 @@ impl Front {
                 let tenant = self.tenant(entry);
                 self.policy.plan_for(request, &tenant, &mut self.plan);
             }
-            assert!(self.plan.ask_under(&self.policy, revision));
+            assert!(self.policy.tenants().unwrap().ask_under(&mut self.plan, revision));
             let is_outdated = self.ask(true, now);
             if !is_outdated
                 && matches!(self.plan.outcome(&self.policy).disposition(), Disposition::Allow)
@@ -164,16 +164,17 @@ fn an_entry_is_asked_for_together_only_where_the_key_is_the_tenant_alone() {
         let tenants = policy.tenants().unwrap();
         let mut plan = Plan::new();
         policy.plan(&org("acme"), &mut plan);
-        assert_eq!(plan.ask_under(&policy, 0), is_alone, "{key} {on_it}");
+        assert_eq!(tenants.ask_under(&mut plan, 0), is_alone, "{key} {on_it}");
         assert_eq!(tenants.identity() != 0, tenants.keys_of(b"acme").len() == 1, "{key}");
     }
     // A request without a tenant, and one that cannot be read, ask nothing of an entry.
     let policy = compile(ALONE);
+    let tenants = policy.tenants().unwrap();
     let mut plan = Plan::new();
     policy.plan(&get("/", "192.0.2.1"), &mut plan);
-    assert!(!plan.ask_under(&policy, 0));
+    assert!(!tenants.ask_under(&mut plan, 0));
     policy.plan(&org("acme").header("x-org", "other"), &mut plan);
-    assert!(!plan.ask_under(&policy, 0));
+    assert!(!tenants.ask_under(&mut plan, 0));
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn a_request_is_planned_again_with_the_entry_first_and_then_under_the_newest_pol
     ));
     let mut plan = Plan::new();
     policy.plan(&org("acme"), &mut plan);
-    assert!(plan.ask_under(&policy, 3));
+    assert!(policy.tenants().unwrap().ask_under(&mut plan, 3));
     for (i, version, newest) in [(0, 7, 7), (1, 9, 9), (0, 8, 9)] {
         plan.partition_mut(i).unwrap().fail(Failure::Newer(version));
         assert_eq!(plan.outdated(), Some(Outdated::Policy(newest)), "{i}");
@@ -237,7 +238,7 @@ fn what_a_response_brings_about_asks_for_no_entry_and_a_cut_request_says_none() 
     let policy = compile(ALONE);
     let mut plan = Plan::new();
     policy.plan(&org("acme"), &mut plan);
-    assert!(plan.ask_under(&policy, 9));
+    assert!(policy.tenants().unwrap().ask_under(&mut plan, 9));
     let mut request = Vec::new();
     plan.partition(0).unwrap().request(&policy, &mut request);
     assert_eq!(Counts::entry_of(&request), Some(9));

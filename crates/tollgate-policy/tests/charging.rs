@@ -52,7 +52,7 @@ fn a_held_place_is_given_back_by_a_status_that_is_not_charged() {
     let mut surface = guarded(RESERVE, FIVE);
     let mut under_way: Vec<Plan> = (0..1000).filter_map(|_| sent(&mut surface, 0)).collect();
     assert_eq!(under_way.len(), 5);
-    assert!(under_way.iter().all(Plan::is_deferred));
+    assert!(under_way.iter().all(|plan| plan.settlement(&surface.policy).is_deferred()));
     assert!(!answered(&mut surface, under_way.remove(0), 401, 10), "its place stays taken");
     assert!(sent(&mut surface, 10).is_none());
     for plan in under_way {
@@ -122,14 +122,14 @@ fn a_place_is_given_back_once_and_only_if_it_was_taken() {
     let first = sent(&mut surface, 0).unwrap();
     assert!(answered(&mut surface, first, 200, 0));
     assert!(!surface.settle(200, 0), "it was settled");
-    assert!(!surface.plan.is_deferred());
+    assert!(!surface.settlement().is_deferred());
     let _ = sent(&mut surface, 0).unwrap();
     // The commit of another one fails: the host did not respond, and the rule allows the request.
     surface.policy.plan(&login(), &mut surface.plan);
     surface.plan.partition_mut(0).unwrap().load(&surface.policy, None);
     surface.plan.decide(&surface.policy, Timestamp::ZERO);
     surface.plan.partition_mut(0).unwrap().fail(Failure::Contended);
-    assert!(!surface.plan.is_deferred() && !surface.settle(200, 0), "nothing was stored");
+    assert!(!surface.settlement().is_deferred() && !surface.settle(200, 0), "nothing was stored");
     assert_eq!((0..9).filter_map(|_| sent(&mut surface, 0)).count(), 4);
 }
 

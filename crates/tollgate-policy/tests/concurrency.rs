@@ -4,7 +4,7 @@ use std::mem;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Turn};
-use tollgate_policy::{Disposition, Ending, Failure, Plan, Surface};
+use tollgate_policy::{Disposition, Ending, Failure, RequestInFlight, Surface};
 
 use crate::support::{Ended, Head, Request, Surfaced, Tokens, get};
 
@@ -21,28 +21,28 @@ fn request() -> Request {
     get("/", "192.0.2.1")
 }
 
-/// What an allowed request has to confirm and release.
-fn sent(surface: &mut Surfaced, millis: u64) -> Option<Plan> {
+/// An allowed request, which is to be confirmed and released.
+fn sent(surface: &mut Surfaced, millis: u64) -> Option<RequestInFlight> {
     let answer = surface.check(&request(), millis).answer;
     (answer == Disposition::Allow).then(|| surface.plan.in_flight(&surface.policy).unwrap())
 }
 
-/// Commits a plan that was prepared apart from the request's.
-fn commit(surface: &mut Surfaced, plan: &mut Plan, millis: u64) {
-    mem::swap(&mut surface.plan, plan);
+/// Commits a request that was prepared to be confirmed or released.
+fn commit(surface: &mut Surfaced, request: &mut RequestInFlight, millis: u64) {
+    mem::swap(&mut surface.plan, request.plan_mut());
     surface.commit(millis);
-    mem::swap(&mut surface.plan, plan);
+    mem::swap(&mut surface.plan, request.plan_mut());
 }
 
-fn release(surface: &mut Surfaced, mut plan: Plan, millis: u64) {
-    assert!(plan.release());
-    commit(surface, &mut plan, millis);
+fn release(surface: &mut Surfaced, mut request: RequestInFlight, millis: u64) {
+    assert!(request.release());
+    commit(surface, &mut request, millis);
 }
 
-fn confirm(surface: &mut Surfaced, plan: &mut Plan, millis: u64) -> usize {
-    assert!(plan.confirm());
-    commit(surface, plan, millis);
-    plan.confirmed(&surface.policy)
+fn confirm(surface: &mut Surfaced, request: &mut RequestInFlight, millis: u64) -> usize {
+    assert!(request.confirm());
+    commit(surface, request, millis);
+    request.confirmed(&surface.policy)
 }
 
 #[test]
@@ -103,17 +103,17 @@ fn both_deny_and_the_time_of_the_quota_is_reported() {
 #[test]
 fn a_confirmed_request_counts_for_as_long_as_it_runs() {
     let mut surface = Surfaced::new(EACH);
-    let mut plan = sent(&mut surface, START).unwrap();
+    let mut running = sent(&mut surface, START).unwrap();
     let _never_confirmed = sent(&mut surface, START).unwrap();
-    assert_eq!(plan.confirm_after(&surface.policy), Some(Span::from_secs(4)));
+    assert_eq!(running.confirm_after(&surface.policy), Some(Span::from_secs(4)));
     for round in 1..=5 {
-        assert_eq!(confirm(&mut surface, &mut plan, START + round * 4_000), 0);
+        assert_eq!(confirm(&mut surface, &mut running, START + round * 4_000), 0);
     }
     // The other one does not count by now.
     let third = sent(&mut surface, START + 20_000).unwrap();
     assert_eq!(surface.check(&request(), START + 20_000).answer, DENIED);
     release(&mut surface, third, START + 20_001);
-    release(&mut surface, plan, START + 20_001);
+    release(&mut surface, running, START + 20_001);
     let value = surface.store.values().next().unwrap();
     let rest = value.iter().filter(|byte| **byte != 0).count();
     assert!(rest < 32, "only the quota has a state");
@@ -138,32 +138,32 @@ fn one_that_was_confirmed_too_late_is_counted_again_beyond_the_limit() {
 #[test]
 fn a_confirmation_that_fails_is_tried_again() {
     let mut surface = Surfaced::new(EACH);
-    let mut plan = sent(&mut surface, START).unwrap();
-    assert!(plan.confirm());
-    plan.each_partition(|partition| partition.fail(Failure::Unreachable));
-    plan.decide(&surface.policy, Timestamp::from_millis(START + 4_000));
-    assert_eq!(plan.confirmed(&surface.policy), 0);
-    assert!(plan.has_failed());
-    assert_eq!(confirm(&mut surface, &mut plan, START + 5_000), 0);
-    release(&mut surface, plan, START + 5_001);
+    let mut running = sent(&mut surface, START).unwrap();
+    assert!(running.confirm());
+    running.plan_mut().each_partition(|partition| partition.fail(Failure::Unreachable));
+    running.plan_mut().decide(&surface.policy, Timestamp::from_millis(START + 4_000));
+    assert_eq!(running.confirmed(&surface.policy), 0);
+    assert!(running.plan().has_failed());
+    assert_eq!(confirm(&mut surface, &mut running, START + 5_000), 0);
+    release(&mut surface, running, START + 5_001);
 }
 
 // Guards: a confirmation that lost a race and then takes its new time for the earlier one.
 #[test]
 fn a_confirmation_that_lost_its_race_is_decided_again() {
     let mut surface = Surfaced::new(EACH);
-    let mut plan = sent(&mut surface, START).unwrap();
-    assert!(plan.confirm());
+    let mut running = sent(&mut surface, START).unwrap();
+    assert!(running.confirm());
     let Surfaced { policy, store, .. } = &mut surface;
     let now = Timestamp::from_millis(START + 4_000);
-    let key = plan.partition(0).unwrap().key().to_vec();
+    let key = running.plan().partition(0).unwrap().key().to_vec();
     for _ in 0..2 {
-        let mut partition = plan.partition_mut(0).unwrap();
+        let mut partition = running.plan_mut().partition_mut(0).unwrap();
         partition.load(policy, store.get(&key).map(Vec::as_slice));
         partition.redecide(policy, now);
     }
-    store.insert(key, plan.partition(0).unwrap().value().to_vec());
-    assert_eq!(plan.confirmed(policy), 0);
+    store.insert(key, running.plan().partition(0).unwrap().value().to_vec());
+    assert_eq!(running.confirmed(policy), 0);
     let _second = sent(&mut surface, START + 4_000).unwrap();
     assert_eq!(surface.check(&request(), START + 4_000).answer, DENIED, "it counts once");
 }
@@ -179,15 +179,15 @@ const TOKENS: &str = r#"{"version": 1, "rules": [
 #[test]
 fn a_response_settles_the_cost_and_not_the_request_in_flight() {
     let mut surface = Surfaced::new(TOKENS);
-    let plan = sent(&mut surface, START).unwrap();
-    assert!(surface.plan.is_deferred());
+    let running = sent(&mut surface, START).unwrap();
+    assert!(surface.settlement().is_deferred());
     assert!(surface.end_with(Ending::Response(200), &Head(Tokens("40")), START + 1));
-    assert_eq!(surface.plan.settled_costs().len(), 1);
-    assert!(!surface.plan.awaits_end());
+    assert_eq!(surface.settlement().costs().len(), 1);
+    assert!(!surface.settlement().awaits_end());
     let main = mem::take(&mut surface.plan);
     assert_eq!(surface.check(&request(), START + 2).answer, DENIED);
     drop(main);
-    release(&mut surface, plan, START + 3);
+    release(&mut surface, running, START + 3);
     let seen = surface.check(&request(), START + 3);
     assert!(seen.header("ratelimit").unwrap().starts_with(r#""tokens";r=50;"#));
 }
@@ -195,8 +195,8 @@ fn a_response_settles_the_cost_and_not_the_request_in_flight() {
 #[test]
 fn a_policy_without_settled_costs_has_nothing_to_do_at_the_response() {
     let mut surface = Surfaced::new(EACH);
-    let _plan = sent(&mut surface, START).unwrap();
-    assert!(!surface.plan.is_deferred());
+    let _running = sent(&mut surface, START).unwrap();
+    assert!(!surface.settlement().is_deferred());
     assert!(!surface.end_with(Ending::Response(200), &Ended(9), START + 1));
 }
 
@@ -242,11 +242,11 @@ fn a_tier_has_its_own_limit_and_the_rules_without_one() {
 }
 
 #[test]
-fn a_plan_of_requests_in_flight_is_small() {
+fn a_request_in_flight_is_small() {
     let mut surface = Surfaced::new(EACH);
-    let mut plan = sent(&mut surface, START).unwrap();
-    assert!(plan.memory().shrink() < 2_000);
-    assert_eq!(confirm(&mut surface, &mut plan, START + 4_000), 0);
+    let mut running = sent(&mut surface, START).unwrap();
+    assert!(running.plan_mut().memory().shrink() < 2_000);
+    assert_eq!(confirm(&mut surface, &mut running, START + 4_000), 0);
 }
 
 /// The same; a request waits for at most 5 s.
@@ -285,7 +285,8 @@ fn the_quotas_and_the_limit_next_to_them_have_one_line() {
     assert!(ended.release());
     let freed: Vec<_> = Turn::freed_by(&surface.policy, &ended).collect();
     assert_eq!(freed.len(), 1);
-    assert_eq!((freed[0].record, freed[0].key(&ended)), (turns[0].record, turns[0].key(&ended)));
+    let key = freed[0].key(ended.plan());
+    assert_eq!((freed[0].record, key), (turns[0].record, turns[0].key(ended.plan())));
 }
 
 #[test]
@@ -293,8 +294,8 @@ fn a_quota_that_waits_longer_than_the_rule_allows_denies_at_once() {
     let mut surface = waiting();
     let running = [0; 3].map(|_| sent(&mut surface, START));
     assert_eq!(running.iter().flatten().count(), 2, "two places");
-    for plan in running.into_iter().flatten() {
-        release(&mut surface, plan, START + 1);
+    for request in running.into_iter().flatten() {
+        release(&mut surface, request, START + 1);
     }
     assert!(sent(&mut surface, START + 2).is_some(), "the third of the hour");
     let denied = surface.check(&request(), START + 3);

@@ -261,7 +261,8 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
             let shown = Tokens(tokens);
             let is_due = here.settle(&policy, ending, &shown);
             assert_eq!(elsewhere.settle(&policy, ending, &shown), is_due);
-            assert_eq!(elsewhere.settled_costs(), here.settled_costs());
+            let costs = |plan: &Plan| plan.settlement(&policy).costs().to_vec();
+            assert_eq!(costs(&elsewhere), costs(&here));
             let later = Timestamp::from_millis(ms + random.below(2_000));
             if is_due {
                 reference.decide(&policy, &mut here, later, false);

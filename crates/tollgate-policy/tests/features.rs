@@ -380,7 +380,7 @@ fn failed_logins_only() {
     }
     for status in [401, 503] {
         assert_eq!(surface.check(&at("/login"), 0).answer, Disposition::Allow);
-        assert!(surface.plan.is_deferred());
+        assert!(surface.settlement().is_deferred());
         assert!(surface.settle(status, 0));
         assert!(!surface.settle(status, 0), "a response is charged once");
     }

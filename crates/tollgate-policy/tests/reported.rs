@@ -53,7 +53,7 @@ impl Elsewhere {
         policy.plan(request, &mut plan);
         self.ask((policy, &mut plan), |it, out| it.peek_request(policy, out), millis);
         if matches!(plan.outcome(policy).disposition(), Disposition::Deny { .. }) {
-            if plan.reports() {
+            if plan.waiting(policy).is_decided_once() {
                 self.ask((policy, &mut plan), |it, out| it.report_request(policy, out), millis);
             }
         } else {
@@ -158,7 +158,7 @@ fn a_look_charges_nothing_and_nothing_takes_a_report_back() {
     let policy = tollgate_language::compile(&policy, Surface::Server).unwrap();
     let (mut plan, now) = (Plan::new(), Timestamp::from_millis(1));
     policy.plan(&asked(400), &mut plan);
-    assert!(plan.reports());
+    assert!(plan.waiting(&policy).is_decided_once());
     plan.partition_mut(0).unwrap().load(&policy, None);
     let unused = plan.partition(0).unwrap().value().to_vec();
     plan.waiting_mut(&policy).look(now);

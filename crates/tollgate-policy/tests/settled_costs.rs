@@ -50,7 +50,7 @@ fn answered(
 ) -> Vec<SettledCharge> {
     surface.plan = plan;
     surface.end_with(ending, &Tokens(tokens), millis);
-    surface.plan.settled_costs().to_vec()
+    surface.settlement().costs().to_vec()
 }
 
 /// The units that are left.
@@ -82,8 +82,9 @@ fn a_request_costs_what_its_response_shows() {
             (OK, "99999999999999999999", Ok(60), 0),
         ] {
             let plan = sent(&mut surface, START).expect("it fits");
-            assert!(plan.is_deferred());
-            assert_eq!(plan.costs_at_end(&surface.policy).count(), 0, "its head shows it");
+            let settlement = plan.settlement(&surface.policy);
+            assert!(settlement.is_deferred());
+            assert_eq!(settlement.costs_at_end().count(), 0, "its head shows it");
             let settled = answered(&mut surface, plan, (ending, tokens), START);
             assert_eq!(settled, [SettledCharge { rule: 0, estimate: 10, actual }]);
             assert_eq!(left(&mut surface, START), remaining, "{algorithm} after {tokens}");
@@ -129,7 +130,7 @@ fn no_estimate_is_settled_that_was_not_charged() {
     let mut surface = budget("gcra", 20);
     let plans = [sent(&mut surface, START), sent(&mut surface, START)].map(Option::unwrap);
     assert!(sent(&mut surface, START).is_none());
-    assert!(!surface.plan.is_deferred());
+    assert!(!surface.settlement().is_deferred());
     let refused = std::mem::take(&mut surface.plan);
     assert_eq!(answered(&mut surface, refused, (OK, "50"), START), [], "a denial costs nothing");
     // A store that failed charged nothing, and gets nothing back.
@@ -137,7 +138,7 @@ fn no_estimate_is_settled_that_was_not_charged() {
     surface.plan.each_partition(|partition| partition.fail(Failure::Unreachable));
     surface.plan.decide(&surface.policy, Timestamp::from_millis(START));
     let failed = std::mem::take(&mut surface.plan);
-    assert!(!failed.is_deferred());
+    assert!(!failed.settlement(&surface.policy).is_deferred());
     assert_eq!(answered(&mut surface, failed, (OK, "0"), START), []);
     for plan in plans {
         answered(&mut surface, plan, (OK, "0"), START);
@@ -313,14 +314,14 @@ fn what_the_end_of_a_response_shows_is_settled_there() {
     ] {
         let mut surface = budget_by(actual);
         surface.plan = sent(&mut surface, START).unwrap();
-        assert_eq!(surface.plan.costs_at_end(&surface.policy).count(), 1, "{actual}");
+        assert_eq!(surface.settlement().costs_at_end().count(), 1, "{actual}");
         assert!(!surface.end_with(OK, &Head(()), START), "{actual}: nothing is known yet");
-        assert!(surface.plan.awaits_end() && surface.plan.settled_costs().is_empty());
-        assert!(surface.plan.is_deferred());
+        assert!(surface.settlement().awaits_end() && surface.settlement().costs().is_empty());
+        assert!(surface.settlement().is_deferred());
         assert!(surface.end_with(OK, &Ended(shown), START));
         let settled = [SettledCharge { rule: 0, estimate: 10, actual: Ok(units) }];
-        assert_eq!(surface.plan.settled_costs(), settled);
-        assert!(!surface.plan.is_deferred());
+        assert_eq!(surface.settlement().costs(), settled);
+        assert!(!surface.settlement().is_deferred());
         assert!(!surface.end_with(OK, &Ended(shown), START), "{actual} is settled once");
         assert_eq!(left(&mut surface, START), 100 - units, "{actual}");
     }
@@ -335,8 +336,8 @@ fn a_status_that_decides_and_a_missing_response_need_no_end() {
         let plan = sent(&mut surface, START).unwrap();
         surface.plan = plan;
         surface.end_with(ending, &Head(()), START);
-        assert_eq!(surface.plan.settled_costs()[0].actual, actual);
-        assert!(!surface.plan.is_deferred());
+        assert_eq!(surface.settlement().costs()[0].actual, actual);
+        assert!(!surface.settlement().is_deferred());
         assert_eq!(left(&mut surface, START), 100 - units);
     }
     // An end that does not show the cost leaves the estimate.
@@ -344,7 +345,7 @@ fn a_status_that_decides_and_a_missing_response_need_no_end() {
     surface.plan = sent(&mut surface, START).unwrap();
     surface.end_with(OK, &Head(()), START);
     surface.end_with(OK, &(), START);
-    assert_eq!(surface.plan.settled_costs()[0].actual, Err(UnknownCost::Absent));
+    assert_eq!(surface.settlement().costs()[0].actual, Err(UnknownCost::Absent));
     assert_eq!(left(&mut surface, START), 90);
 }
 
@@ -363,10 +364,10 @@ fn each_rule_is_settled_when_its_cost_is_known() {
     surface.plan = sent(&mut surface, START).unwrap();
     assert!(surface.end_with(Ending::Response(404), &Head(Tokens("7")), START));
     let of_head = [SettledCharge { rule: 0, estimate: 10, actual: Ok(7) }];
-    assert_eq!(surface.plan.settled_costs(), of_head);
+    assert_eq!(surface.settlement().costs(), of_head);
     assert!(surface.end_with(Ending::Response(404), &Ended(50), START));
     let of_end = [SettledCharge { rule: 1, estimate: 20, actual: Ok(50) }];
-    assert_eq!(surface.plan.settled_costs(), of_end);
+    assert_eq!(surface.settlement().costs(), of_end);
     surface.check(&request(), START);
     let outcome = surface.plan.outcome(&surface.policy);
     let remaining: Vec<u64> =
@@ -419,16 +420,16 @@ fn settled_by_body(
     surface.plan = sent(surface, START).unwrap();
     let head = Response { headers, scan: None, trailers: None, has_ended: false };
     assert!(!surface.end_with(OK, &head, START), "nothing is known yet");
-    let mut scan = surface.plan.body_scan(&surface.policy, &head).expect("the body is read");
+    let mut scan = surface.settlement().body_scan(&head).expect("the body is read");
     body.chunks(7).for_each(|chunk| scan.push(chunk));
     surface.end_with(OK, &Response::tail(&scan), START);
-    assert!(surface.plan.settled_costs().is_empty(), "it has not ended");
+    assert!(surface.settlement().costs().is_empty(), "it has not ended");
     scan.end(is_whole);
     scan.end(!is_whole);
     assert!(!scan.is_open());
     surface.end_with(OK, &Response::tail(&scan), START);
-    assert!(!surface.plan.is_deferred());
-    surface.plan.settled_costs()[0].actual
+    assert!(!surface.settlement().is_deferred());
+    surface.settlement().costs()[0].actual
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -491,7 +492,7 @@ fn a_body_that_nothing_reads_is_not_scanned() {
         let mut surface = budget_by(actual);
         surface.plan = sent(&mut surface, START).unwrap();
         surface.end_with(ending, &head, START);
-        assert_eq!(surface.plan.body_scan(&surface.policy, &head).is_some(), is_read, "{actual}");
+        assert_eq!(surface.settlement().body_scan(&head).is_some(), is_read, "{actual}");
     }
 }
 
@@ -514,14 +515,14 @@ fn a_body_with_a_gap_shows_nothing() {
     surface.plan = sent(&mut surface, START).unwrap();
     let head = Response { headers: &[JSON], scan: None, trailers: None, has_ended: false };
     surface.end_with(OK, &head, START);
-    let mut scan = surface.plan.body_scan(&surface.policy, &head).unwrap();
+    let mut scan = surface.settlement().body_scan(&head).unwrap();
     scan.push(b"{\"n\": 1");
     scan.fail();
     scan.push(b"}");
     scan.end(true);
     let tail = Response { headers: &[], scan: Some(&scan), trailers: Some(&[]), has_ended: true };
     surface.end_with(OK, &tail, START);
-    assert_eq!(surface.plan.settled_costs()[0].actual, Err(UnknownCost::Incomplete));
+    assert_eq!(surface.settlement().costs()[0].actual, Err(UnknownCost::Incomplete));
 }
 
 #[test]
@@ -538,13 +539,13 @@ fn a_header_may_be_a_trailer() {
         surface.plan = sent(&mut surface, START).unwrap();
         let head = Response { headers, scan: None, trailers: None, has_ended: false };
         surface.end_with(OK, &head, START);
-        if surface.plan.awaits_end() {
+        if surface.settlement().awaits_end() {
             let trailers = Some(trailers);
             let tail = Response { headers: &[], scan: None, trailers, has_ended: false };
             surface.end_with(OK, &tail, START);
         }
-        assert_eq!(surface.plan.settled_costs()[0].actual, actual);
-        assert!(!surface.plan.is_deferred());
+        assert_eq!(surface.settlement().costs()[0].actual, actual);
+        assert!(!surface.settlement().is_deferred());
     }
 }
 

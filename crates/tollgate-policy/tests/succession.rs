@@ -386,7 +386,7 @@ fn use_above_an_estimate_is_recorded_whatever_policy_is_newest() {
             if !changes_after_head {
                 old.settle_with(&mut shared, &Head(Tokens(shown)));
             }
-            assert!(old.plan.awaits_end());
+            assert!(old.plan.settlement(&old.policy).awaits_end());
             old.settle_with(&mut shared, &Ended(shown.parse().unwrap()));
             new.check(&mut shared, NOW);
             let outcome = new.plan.outcome(&new.policy);

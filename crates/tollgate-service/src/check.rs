@@ -192,7 +192,8 @@ impl Serialize for CheckAnswer<'_> {
         }
         let is_by_status = |i: usize| policy.rules().get(i).is_some_and(Rule::charges_by_response);
         let is_reported = outcome.rules().any(|(i, _)| is_by_status(i));
-        if decision != "deny" && is_reported && decided.plan.is_deferred() {
+        let is_deferred = || decided.plan.settlement(policy).is_deferred();
+        if decision != "deny" && is_reported && is_deferred() {
             map.serialize_entry("report", "response_status")?;
         }
         map.end()

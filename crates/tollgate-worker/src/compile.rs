@@ -3,7 +3,7 @@
 //! Invariant: this is the compiler that is deployed with the package, so the Worker can read its
 //! output. Deliberately absent: reading and writing files.
 
-use tollgate_policy::Surface;
+use tollgate_policy::{Surface, compiled_text};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::Error;
 
@@ -14,5 +14,6 @@ use worker::js_sys::Error;
 #[wasm_bindgen(js_name = compilePolicy)]
 pub fn compile_policy(text: &str) -> Result<String, Error> {
     let compiled = tollgate_language::compile(text, Surface::Worker);
-    compiled.map(|policy| policy.to_compiled_text()).map_err(|why| Error::new(&why.to_string()))
+    let text = compiled.map(|policy| compiled_text(|out| policy.write_compiled(out)));
+    text.map_err(|why| Error::new(&why.to_string()))
 }

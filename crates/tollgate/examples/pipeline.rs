@@ -96,7 +96,8 @@ impl Service {
         };
         // The rule for guesses was charged at the decision; a request that was not a guess is
         // refunded.
-        if plan.is_deferred() && plan.settle(&self.policy, Ending::Response(status), &()) {
+        let is_deferred = plan.settlement(&self.policy).is_deferred();
+        if is_deferred && plan.settle(&self.policy, Ending::Response(status), &()) {
             self.decide(&mut plan, now);
         }
         status

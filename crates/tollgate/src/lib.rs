@@ -67,9 +67,9 @@ pub use tollgate_policy::{
     ActualUnits, BodyScan, CertificateField, CloudflareField, CompiledQuota, Directory,
     Disposition, Ending, Entry, Facts, Failure, Group, GrpcStatus, Malformed, NearestQuota,
     NotCompiled, Now, Outcome, Partition, PartitionMut, Plan, Policy, Problem, ProblemDetails,
-    Problems, QuotaSet, Registered, RequestTenant, RequestedLimit, ResponseFacts, Rule,
-    RuleDecision, RuleResult, Scope, SettledCharge, Surface, Tenant, TenantEntry, UnknownCost,
-    UsedShare, grpc_content_type, is_value,
+    Problems, QuotaSet, Registered, RequestInFlight, RequestTenant, RequestedLimit, ResponseFacts,
+    Rule, RuleDecision, RuleResult, Scope, SettledCharge, Settlement, Surface, Tenant, TenantEntry,
+    UnknownCost, UsedShare, grpc_content_type, is_value,
 };
 pub use tollgate_policy::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 

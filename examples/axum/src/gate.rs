@@ -98,7 +98,8 @@ impl Gate {
 
     /// Charges or refunds according to how the request ended.
     pub fn settle(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
-        if plan.is_deferred() && plan.settle(&self.policy, ending, response) {
+        let is_deferred = plan.settlement(&self.policy).is_deferred();
+        if is_deferred && plan.settle(&self.policy, ending, response) {
             self.commit(plan);
         }
     }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
-    ActualUnits, BodyScan, Disposition, Ending, Partition, Plan, Policy, RuleResult, Surface,
+    ActualUnits, BodyScan, Disposition, Ending, Partition, Plan, Policy, RequestInFlight,
+    RuleResult, Surface,
 };
 
 use crate::bodies::ResponseEnd;
@@ -65,7 +66,7 @@ struct Running {
     plan: Plan,
     scan: Option<Box<BodyScan>>,
     /// What counts it while it is in flight.
-    in_flight: Option<Plan>,
+    in_flight: Option<RequestInFlight>,
 }
 
 /// One case in progress.
@@ -196,13 +197,15 @@ impl<'c> Reference<'c> {
     fn respond(&mut self, index: usize, event: &Event, now_ms: u64) -> bool {
         let in_flight = self.plan.in_flight(&self.policy);
         let ending = Ending::Response(event.status);
-        let due = self.plan.is_deferred() && self.plan.settle(&self.policy, ending, event);
+        let is_deferred = self.plan.settlement(&self.policy).is_deferred();
+        let due = is_deferred && self.plan.settle(&self.policy, ending, event);
         if due {
             self.commit(now_ms);
         }
-        let awaits_end = self.plan.awaits_end();
+        let settlement = self.plan.settlement(&self.policy);
+        let awaits_end = settlement.awaits_end();
         if awaits_end || in_flight.is_some() {
-            let scan = self.plan.body_scan(&self.policy, event).filter(|_| awaits_end);
+            let scan = settlement.body_scan(event).filter(|_| awaits_end);
             let plan = std::mem::take(&mut self.plan);
             self.running.insert(index, Running { plan, scan, in_flight });
         }
@@ -219,19 +222,20 @@ impl<'c> Reference<'c> {
         }
         self.plan = plan;
         let mut costs = vec![];
-        if self.plan.awaits_end() {
+        if self.plan.settlement(&self.policy).awaits_end() {
             let ending = Ending::Response(event.status);
             if self.plan.settle(&self.policy, ending, &ResponseEnd(scan)) {
                 self.commit(now_ms);
             }
-            costs.extend(self.plan.settled_costs().iter().map(|cost| cost.actual));
+            let settled = self.plan.settlement(&self.policy).costs();
+            costs.extend(settled.iter().map(|cost| cost.actual));
         }
         let was_counted = in_flight.is_some();
-        if let Some(in_flight) = in_flight {
-            self.plan = in_flight;
-            if self.plan.release() {
-                self.commit(now_ms);
-            }
+        if let Some(mut in_flight) = in_flight
+            && in_flight.release()
+        {
+            self.plan = std::mem::take(in_flight.plan_mut());
+            self.commit(now_ms);
         }
         Some(EndedRequest { index, was_counted, costs })
     }

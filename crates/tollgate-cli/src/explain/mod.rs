@@ -121,7 +121,7 @@ impl Gate<'_> {
         let disposition = self.plan.outcome(self.policy).disposition();
         let passed = matches!(disposition, Disposition::Allow | Disposition::Delay(_));
         if passed
-            && self.plan.is_deferred()
+            && self.plan.settlement(self.policy).is_deferred()
             && self.plan.settle(self.policy, response.ending(), &response)
         {
             self.commit();

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::Plan;
 use tollgate_policy::waiting::{SlabMap, Turn};
+use tollgate_policy::{Plan, RequestInFlight};
 
 use crate::active_policy::ActivePolicy;
 use crate::host::proxy::Proxy;
@@ -42,7 +42,7 @@ struct Requests<H> {
 
 struct Request<H> {
     policy: Rc<ActivePolicy<H>>,
-    plan: Box<Plan>,
+    counted: Box<RequestInFlight>,
     confirm_at: Timestamp,
 }
 
@@ -64,11 +64,12 @@ impl<H: Proxy> InFlight<H> {
         if !policy.config.limits_in_flight {
             return;
         }
-        let Some(mut plan) = plan.in_flight(&policy.config.policy).map(Box::new) else { return };
-        let Some(after) = plan.confirm_after(&policy.config.policy) else { return };
-        plan.memory().shrink();
+        let counted = plan.in_flight(&policy.config.policy).map(Box::new);
+        let Some(mut counted) = counted else { return };
+        let Some(after) = counted.confirm_after(&policy.config.policy) else { return };
+        counted.plan_mut().memory().shrink();
         let confirm_at = since.saturating_add(after);
-        self.insert(stream, Request { policy: Rc::clone(policy), plan, confirm_at });
+        self.insert(stream, Request { policy: Rc::clone(policy), counted, confirm_at });
     }
 
     /// The stream of a request has ended.
@@ -76,8 +77,8 @@ impl<H: Proxy> InFlight<H> {
         if self.confirming.get() == Some(stream) {
             return self.confirming.set(None);
         }
-        if let Some(Request { policy, plan, .. }) = self.take(stream) {
-            release(&policy, plan, waiting);
+        if let Some(Request { policy, counted, .. }) = self.take(stream) {
+            release(&policy, counted, waiting);
         }
     }
 
@@ -99,19 +100,19 @@ impl<H: Proxy> InFlight<H> {
     }
 
     fn confirm(&self, stream: u32, mut request: Request<H>, now: Timestamp, waiting: &Waiting<H>) {
-        let Request { policy, plan, .. } = &mut request;
-        if !plan.confirm() {
+        let Request { policy, counted, .. } = &mut request;
+        if !counted.confirm() {
             return;
         }
         self.confirming.set(Some(stream));
-        policy.charge(plan);
-        policy.count_late(plan.confirmed(&policy.config.policy));
+        policy.charge(counted.plan_mut());
+        policy.count_late(counted.confirmed(&policy.config.policy));
         if self.confirming.take().is_none() {
-            return release(&request.policy, request.plan, waiting);
+            return release(&request.policy, request.counted, waiting);
         }
-        let Some(after) = plan.confirm_after(&policy.config.policy) else { return };
-        let has_failed = plan.has_failed();
-        plan.memory().shrink();
+        let Some(after) = counted.confirm_after(&policy.config.policy) else { return };
+        let has_failed = counted.plan().has_failed();
+        counted.plan_mut().memory().shrink();
         request.confirm_at = now.saturating_add(if has_failed { AGAIN_AFTER } else { after });
         self.insert(stream, request);
     }
@@ -148,17 +149,21 @@ impl<H: Proxy> InFlight<H> {
     }
 }
 
-fn release<H: Proxy>(policy: &ActivePolicy<H>, mut plan: Box<Plan>, waiting: &Waiting<H>) {
-    if !plan.release() {
+fn release<H: Proxy>(
+    policy: &ActivePolicy<H>,
+    mut ended: Box<RequestInFlight>,
+    waiting: &Waiting<H>,
+) {
+    if !ended.release() {
         return;
     }
-    policy.charge(&mut plan);
+    policy.charge(ended.plan_mut());
     if waiting.with(|queue| queue.is_empty()) != Some(false) {
         return;
     }
     let Some(now) = policy.host.now() else { return };
-    for turn in Turn::freed_by(&policy.config.policy, &plan) {
-        let line = policy.queue_key(&plan, &turn);
+    for turn in Turn::freed_by(&policy.config.policy, &ended) {
+        let line = policy.queue_key(ended.plan(), &turn);
         waiting.with(|queue| {
             let _ = queue.place_freed(&line, now);
         });

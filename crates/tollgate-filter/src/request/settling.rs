@@ -13,15 +13,16 @@ impl<H: Proxy> ActivePolicy<H> {
     /// Charges and refunds as the head of the response requires; returns its status when its rest
     /// must be settled as well, and its body where a rule reads that.
     pub fn settle(&self, plan: &mut Plan) -> Option<(u16, Option<Box<BodyScan>>)> {
-        if !plan.is_deferred() {
+        if !plan.settlement(&self.config.policy).is_deferred() {
             return None;
         }
         let status = self.host.response_status();
         let ending = status.map_or(Ending::Disconnect, Ending::Response);
         let head = ResponseHeaders::new(&self.host);
         self.settle_as(plan, ending, &head);
-        let status = status.filter(|_| plan.awaits_end())?;
-        let scan = if H::READS_BODIES { plan.body_scan(&self.config.policy, &head) } else { None };
+        let settlement = plan.settlement(&self.config.policy);
+        let status = status.filter(|_| settlement.awaits_end())?;
+        let scan = if H::READS_BODIES { settlement.body_scan(&head) } else { None };
         Some((status, scan))
     }
 
@@ -36,7 +37,7 @@ impl<H: Proxy> ActivePolicy<H> {
     ) -> bool {
         let tail = ResponseTail::new(&self.host, scan, has_trailers);
         self.settle_as(plan, Ending::Response(status), &tail);
-        plan.awaits_end()
+        plan.settlement(&self.config.policy).awaits_end()
     }
 
     /// The same for the end of a response with this status.
@@ -49,7 +50,8 @@ impl<H: Proxy> ActivePolicy<H> {
     /// The same for a request that ended like this.
     fn settle_as(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
         let is_due = plan.settle(&self.config.policy, ending, response);
-        self.observer.count_costs(plan.settled_costs(), response.has_ended());
+        let settlement = plan.settlement(&self.config.policy);
+        self.observer.count_costs(settlement.costs(), response.has_ended());
         if is_due {
             self.charge(plan); // without a clock nothing is
         }
@@ -70,7 +72,7 @@ impl<H: Proxy> ActivePolicy<H> {
     /// The stream of an allowed request ended before it had a response: its client left, or the
     /// host aborted it.
     pub fn end_without_status(&self, mut plan: Box<Plan>) {
-        if plan.is_deferred() {
+        if plan.settlement(&self.config.policy).is_deferred() {
             self.settle_as(&mut plan, Ending::Disconnect, &());
         }
         self.keep(plan);

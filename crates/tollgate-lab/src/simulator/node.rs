@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Due, Queue, Ticket, Turn};
-use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy, Rule};
+use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy, RequestInFlight, Rule};
 
 use crate::simulator::node_decision::{Arrival, Fate, NodeDecision, OriginResponse};
 use crate::simulator::store::{CountPlace, Place, Store};
@@ -67,10 +67,10 @@ struct PendingResponse {
     response: UnsettledResponse,
 }
 
-/// A request in flight.
+/// A request in flight, and when it ends.
 #[derive(Debug)]
 struct InFlight {
-    plan: Plan,
+    request: RequestInFlight,
     ends_at: Timestamp,
 }
 
@@ -257,7 +257,8 @@ impl Node {
         if let Some(response) = &sent_on {
             self.begin_in_flight(response);
         }
-        if let Some(response) = sent_on.filter(|_| self.plan.is_deferred()) {
+        let is_deferred = self.plan.settlement(&self.policy).is_deferred();
+        if let Some(response) = sent_on.filter(|_| is_deferred) {
             if self.latency == Span::ZERO {
                 self.respond(response);
             } else {
@@ -279,36 +280,35 @@ impl Node {
 
     /// The request of `plan` is sent on, and counts until its end.
     fn begin_in_flight(&mut self, response: &UnsettledResponse) {
-        let Some(plan) = self.plan.in_flight(&self.policy) else { return };
+        let Some(request) = self.plan.in_flight(&self.policy) else { return };
         let ends_at = self.ends_at(response);
         self.sent_on = self.sent_on.saturating_add(1);
-        self.keep_in_flight(InFlight { plan, ends_at }, self.sent_on, response.at);
+        self.keep_in_flight(InFlight { request, ends_at }, self.sent_on, response.at);
     }
 
     /// The time of a request in flight has come: it ends, or is confirmed.
     fn follow_in_flight(&mut self, at: Timestamp, number: u64, mut next: InFlight) {
         let has_ended = next.ends_at <= at;
-        let counts = if has_ended { next.plan.release() } else { next.plan.confirm() };
-        let InFlight { plan, ends_at } = next;
-        self.sit_down(plan);
+        let counts = if has_ended { next.request.release() } else { next.request.confirm() };
         if counts {
+            mem::swap(&mut self.plan, next.request.plan_mut());
             self.commit(at);
+            mem::swap(&mut self.plan, next.request.plan_mut());
         }
         if has_ended && counts {
-            for turn in Turn::freed_by(&self.policy, &self.plan) {
+            for turn in Turn::freed_by(&self.policy, &next.request) {
                 let line = (turn.record, self.places.get(turn.partition).map_or(0, |it| it.key));
                 let _ = self.queue.place_freed(&line, at);
             }
         }
         if !has_ended {
-            self.plan.confirmed(&self.policy);
-            let plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
-            self.keep_in_flight(InFlight { plan, ends_at }, number, at);
+            next.request.confirmed(&self.policy);
+            self.keep_in_flight(next, number, at);
         }
     }
 
     fn keep_in_flight(&mut self, next: InFlight, number: u64, at: Timestamp) {
-        if let Some(after) = next.plan.confirm_after(&self.policy) {
+        if let Some(after) = next.request.confirm_after(&self.policy) {
             let due_at = at.saturating_add(after).min(next.ends_at);
             self.in_flight.insert((due_at, number), next);
         }

@@ -15,7 +15,7 @@ use crate::json::place::{At, ProblemList, read_document};
 use crate::json::reader::FromNode;
 use crate::json::suggest::nearest;
 use tollgate_policy::spec::{MAX_TENANT_ENTRY, Problems, TenantEntry, quoted_text};
-use tollgate_policy::{Policy, QuotaSet, Rule};
+use tollgate_policy::{Policy, QuotaSet, Rule, Tenant};
 
 /// Reads an entry on its own, as it is kept in a store (the policy may have changed since it was
 /// written): `{"tier": "gold"}`, or `{"quotas": {"rule": [...]}}`, perhaps with `priority`,
@@ -100,7 +100,7 @@ fn note_unknown(entry: &TenantEntry, policy: &Policy, root: &At<'_>) {
     for (name, quotas) in &entry.quotas {
         let at = at.user_field(name);
         if let Some(rule) = policy.rules().iter().find(|rule| rule.name() == name) {
-            policy.tenant_quotas(rule, quotas, |(i, field, words)| {
+            Tenant::quotas_for(policy, rule, quotas, |(i, field, words)| {
                 at.item(i).field(field).problem(words);
             });
         } else {

@@ -122,15 +122,6 @@ impl Policy {
         sealed(MAGIC, SHAPE, self.surface, out, |out| self.to_spec().write(out));
     }
 
-    /// The same bytes as text, in base64 with padding, for configurations that are text.
-    #[must_use]
-    pub fn to_compiled_text(&self) -> String {
-        let mut bytes = Vec::new();
-        self.write_compiled(&mut bytes);
-        let mut text = vec![0; Base64::encoded_len(&bytes)];
-        Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
-    }
-
     /// Reads the bytes of [`Policy::write_compiled`] for `surface`. Any bytes are accepted as
     /// input; a change of any byte is an error.
     ///
@@ -163,6 +154,16 @@ impl Policy {
         let Whole(rest) = opened(MAGIC, SHAPE, bytes, surface)?;
         read_last(rest, surface).ok_or(NotCompiled::Impossible)
     }
+}
+
+/// The bytes that `write` appends, such as those of [`Policy::write_compiled`], as text in base64
+/// with padding, for configurations that are text.
+#[must_use]
+pub fn compiled_text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    let mut text = vec![0; Base64::encoded_len(&bytes)];
+    Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
 }
 
 /// The policy in `rest`, which must end with it.

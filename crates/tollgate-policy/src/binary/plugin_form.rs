@@ -14,7 +14,9 @@ use base64ct::{Base64, Encoding};
 use tollgate_core::Span;
 
 use crate::binary::plugin::{Fleet, MAX_TIMEOUT, MIN_TIMEOUT, NamedPolicy, Plugin, is_visible};
-use crate::binary::{MAGIC, MAX_COMPILED, NotCompiled, Whole, opened, read_last, sealed};
+use crate::binary::{
+    MAGIC, MAX_COMPILED, NotCompiled, Whole, compiled_text, opened, read_last, sealed,
+};
 use crate::policy::compiled::Policy;
 use crate::spec::coded::{Coded, fields, shape};
 use crate::spec::policy::PolicySpec;
@@ -110,10 +112,7 @@ impl Plugin {
     /// The same bytes as text, in base64 with padding, for configurations that are text.
     #[must_use]
     pub fn to_compiled_text(&self) -> String {
-        let mut bytes = Vec::new();
-        self.write_compiled(&mut bytes);
-        let mut text = vec![0; Base64::encoded_len(&bytes)];
-        Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
+        compiled_text(|out| self.write_compiled(out))
     }
 
     /// True for bytes or text that is meant to be a compiled policy or plugin, whether or not it is

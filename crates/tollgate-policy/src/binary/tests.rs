@@ -131,7 +131,7 @@ fn what_is_read_is_what_was_written() {
 #[test]
 fn its_text_is_base64() {
     let policy = compiled(FULL, Surface::Worker);
-    let text = policy.to_compiled_text();
+    let text = compiled_text(|out| policy.write_compiled(out));
     assert!(text.starts_with("AHRvbGxnYXRl"), "{text}");
     let mut bytes = vec![0; text.len()];
     assert_eq!(Base64::decode(&text, &mut bytes).unwrap(), written(&policy));

@@ -10,7 +10,7 @@ use tollgate_http_syntax::json_body::{JsonBody, JsonFormat};
 use tollgate_http_syntax::json_pointer::Found;
 
 use crate::pipeline::applied::AppliedRule;
-use crate::pipeline::plan::Plan;
+use crate::pipeline::settlement::Settlement;
 use crate::policy::compiled::Policy;
 use crate::spec::json_cost::JsonCost;
 use crate::spec::settled_cost::{ActualUnits, ResponseFacts, UnknownCost};
@@ -22,14 +22,14 @@ pub struct BodyScan {
     has_ended: bool,
 }
 
-impl Plan {
-    /// Begins to read the body of the response with this head, after [`Plan::settle`] at the head;
-    /// `None` when no rule needs it.
+impl Settlement<'_> {
+    /// Begins to read the body of the response with this head, after
+    /// [`Plan::settle`](crate::Plan::settle) at the head; `None` when no rule needs it.
     #[must_use]
-    pub fn body_scan(&self, policy: &Policy, head: &dyn ResponseFacts) -> Option<Box<BodyScan>> {
+    pub fn body_scan(&self, head: &dyn ResponseFacts) -> Option<Box<BodyScan>> {
         let mut pointers: Vec<&str> = Vec::new();
-        let awaited = self.awaited.rules.iter();
-        for cost in awaited.filter_map(|applied| json_cost(policy, applied)) {
+        let awaited = self.plan.awaited.rules.iter();
+        for cost in awaited.filter_map(|applied| json_cost(self.policy, applied)) {
             for number in &cost.numbers {
                 if !pointers.contains(&number.pointer.as_str()) {
                     pointers.push(&number.pointer);

@@ -72,8 +72,8 @@ impl Plan {
     /// charged now and no longer fits is not charged: the quota is already used up. Units that the
     /// response used above an estimate are recorded whether or not they fit.
     ///
-    /// Where the plan then [awaits the end](Plan::awaits_end) of the response, which alone shows a
-    /// cost, commit what is due, and call this again at the end.
+    /// Where the plan then [awaits the end](crate::Settlement::awaits_end) of the response, which
+    /// alone shows a cost, commit what is due, and call this again at the end.
     pub fn settle(
         &mut self,
         policy: &Policy,
@@ -128,13 +128,6 @@ impl Plan {
             awaited.decisions.clone_from(decisions);
         }
         !self.applied.is_empty()
-    }
-
-    /// The costs that [`Plan::settle`] settled, one for each rule that charged the request an
-    /// estimate.
-    #[must_use]
-    pub fn settled_costs(&self) -> &[SettledCharge] {
-        &self.settled_costs
     }
 
     /// Uses the decisions that were made without a store as those of the request; rules whose

@@ -1,8 +1,9 @@
-//! The requests in flight of a plan: what an allowed request has to confirm while it runs, and to
-//! release when it ends.
+//! A request in flight: the charges that an allowed request confirms while it runs, and releases
+//! when it ends.
 //!
-//! Invariant: it is a plan of its own, made once, when the request is allowed. So the response and
-//! its costs are settled in the other one, in any order, and each charge is released once.
+//! Invariant: its plan is its own, made once, when the request is allowed. So the response and its
+//! costs are settled in the other one, in any order, and each charge is released once. Only this
+//! type confirms and releases, so no plan of a request that is still to be decided does.
 
 use crate::pipeline::applied::{AppliedRule, CountedIn, Effect};
 use crate::pipeline::partitions::Stored;
@@ -18,13 +19,19 @@ pub const CONFIRMED_AFTER: u64 = 3;
 /// process is found by that alone.
 pub const PLACE_LOOK: Span = Span::from_millis(100);
 
+/// The part of an allowed request's plan that counts it while it is in flight:
+/// [`Plan::in_flight`].
+#[derive(Debug)]
+pub struct RequestInFlight(Plan);
+
 impl Plan {
     /// The part of an allowed plan that counts its request while it is in flight; `None` when no
-    /// rule does. Keep it until the request ends. From [time](Plan::confirm_after) to time
-    /// [confirm](Plan::confirm) it, at the end [release](Plan::release) it; after each load, decide
-    /// and commit it.
+    /// rule does. Keep it until the request ends. From [time](RequestInFlight::confirm_after) to
+    /// time [confirm](RequestInFlight::confirm) it, at the end
+    /// [release](RequestInFlight::release) it; after each, load, decide and commit
+    /// [its plan](RequestInFlight::plan_mut).
     #[must_use]
-    pub fn in_flight(&self, policy: &Policy) -> Option<Self> {
+    pub fn in_flight(&self, policy: &Policy) -> Option<RequestInFlight> {
         let is_in_flight = |it: &&AppliedRule| it.due == Due::InFlight && it.charged.is_some();
         self.applied.iter().find(is_in_flight)?;
         let mut own = Self::new();
@@ -50,28 +57,44 @@ impl Plan {
                 ..applied.clone()
             });
         }
-        Some(own)
+        Some(RequestInFlight(own))
+    }
+}
+
+impl RequestInFlight {
+    /// Its plan, to be loaded, decided and committed after [`RequestInFlight::confirm`] and
+    /// [`RequestInFlight::release`].
+    #[inline]
+    pub const fn plan_mut(&mut self) -> &mut Plan {
+        &mut self.0
     }
 
-    /// How long after it was charged or confirmed a request in flight has to be confirmed: a third
-    /// of the shortest `max_age`. `None` when nothing counts it.
+    /// The same, for reading.
+    #[must_use]
+    #[inline]
+    pub const fn plan(&self) -> &Plan {
+        &self.0
+    }
+
+    /// The time after which it has to be confirmed, since it was charged or confirmed: a third of
+    /// the shortest `max_age`. `None` when nothing counts it.
     #[must_use]
     pub fn confirm_after(&self, policy: &Policy) -> Option<Span> {
-        let counted = self.applied.iter().filter(|applied| applied.charged.is_some());
+        let counted = self.0.applied.iter().filter(|applied| applied.charged.is_some());
         let quotas = counted.flat_map(|applied| policy.quotas(applied));
         let ages = quotas.filter_map(|quota| quota.limiter.max_age());
         let part = |age: Span| age.as_nanos().checked_div(CONFIRMED_AFTER);
         ages.filter_map(part).min().map(Span::from_nanos)
     }
 
-    /// Prepares requests in flight to be confirmed: load, decide and commit them next. False when
-    /// none is counted any more.
+    /// Prepares its charges to be confirmed: load, decide and commit [its
+    /// plan](RequestInFlight::plan_mut) next. False when nothing counts it any more.
     pub fn confirm(&mut self) -> bool {
         self.continue_as(Due::Renewed)
     }
 
-    /// Prepares requests in flight to be released, because they have ended: load, decide and commit
-    /// them next, once. False when none is counted any more.
+    /// Prepares its charges to be released, because it has ended: load, decide and commit [its
+    /// plan](RequestInFlight::plan_mut) next, once. False when nothing counts it any more.
     pub fn release(&mut self) -> bool {
         self.continue_as(Due::Settled(0))
     }
@@ -80,7 +103,7 @@ impl Plan {
     /// Returns how many were confirmed too late and nothing had counted since; they are counted
     /// again, also beyond the limit. Where the store failed, nothing changes: confirm it again.
     pub fn confirmed(&mut self, policy: &Policy) -> usize {
-        let Self { applied, partitions, decisions, .. } = self;
+        let Plan { applied, partitions, decisions, .. } = &mut self.0;
         let mut late = 0_usize;
         for applied in applied {
             let stored = applied.partition().and_then(|i| partitions.get(i));
@@ -93,10 +116,11 @@ impl Plan {
     }
 
     fn continue_as(&mut self, due: Due) -> bool {
-        self.applied.retain(|applied| applied.charged.is_some());
-        for applied in &mut self.applied {
+        let applied = &mut self.0.applied;
+        applied.retain(|applied| applied.charged.is_some());
+        for applied in applied.iter_mut() {
             (applied.due, applied.located) = (due, None);
         }
-        !self.applied.is_empty()
+        !applied.is_empty()
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod fallback;
 pub(crate) mod in_flight;
 pub(crate) mod decide;
 pub(crate) mod body_scan;
+pub(crate) mod settlement;
 pub(crate) mod punish;
 pub(crate) mod located;
 pub(crate) mod apply;

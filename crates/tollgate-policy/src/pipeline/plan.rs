@@ -15,7 +15,6 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::request::lazy::Buffers;
-use crate::spec::settled_cost::ActualCost;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_storage::Due;
 
@@ -146,39 +145,9 @@ impl Plan {
         self.applied.is_empty() && self.denied.is_empty()
     }
 
-    /// True when a rule that applies charges by the response, or may refund its held units: keep
-    /// the plan and [`Plan::settle`] it then.
-    #[must_use]
-    pub fn is_deferred(&self) -> bool {
-        let is_open = |applied: &AppliedRule| match applied.due {
-            Due::Later => true,
-            Due::Held => applied.charged.is_some(),
-            Due::Now | Due::InFlight | Due::Settled(_) | Due::Renewed | Due::Reported => false,
-        };
-        self.awaits_end() || self.applied.iter().any(is_open)
-    }
-
-    /// True after [`Plan::settle`] at the head of a response whose end shows more: keep the plan
-    /// and settle it again then.
-    #[must_use]
-    pub const fn awaits_end(&self) -> bool {
-        !self.awaited.rules.is_empty()
-    }
-
-    /// Where the response to an allowed request shows the costs that only its end shows: the
-    /// estimates of these stay until then.
-    pub fn costs_at_end<'p>(&self, policy: &'p Policy) -> impl Iterator<Item = &'p ActualCost> {
-        let charged = self.applied.iter().filter(|applied| applied.charged.is_some());
-        let rules = charged.filter_map(|applied| policy.rules.get(usize::from(applied.rule)));
-        let costs = rules.filter_map(|rule| Some(&rule.settled_cost()?.actual));
-        costs.filter(|actual| !actual.is_in_head())
-    }
-
     /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already
-    /// used. They are recorded whatever the decision is, so decide the plan once, and delay
-    /// nothing.
-    #[must_use]
-    pub fn reports(&self) -> bool {
+    /// used. They are recorded whatever the decision is.
+    pub(crate) fn reports(&self) -> bool {
         self.applied.iter().any(AppliedRule::reports)
     }
 

@@ -19,62 +19,6 @@ use crate::stable_hash::stable_hash;
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_storage::marked;
 
-impl Policy {
-    /// The quotas that a tenant with `quotas` of its own has in `rule`, a rule of this policy: the
-    /// part of one node, with longer states where the rule reserves units. A quota that cannot have
-    /// either, or has what the rule cannot have, is a problem, and is left out.
-    pub fn tenant_quotas(
-        &self,
-        rule: &Rule,
-        quotas: &[QuotaSpec],
-        mut problem: impl FnMut(QuotaProblem),
-    ) -> Vec<QuotaSpec> {
-        let Rule { terms, is_by_calendar, .. } = rule;
-        let parts = parts_of(quotas, terms.scope.nodes(), &mut problem);
-        let group = self.groups.get(usize::from(terms.group));
-        let has_shards = group.is_some_and(|group| group.spec.shards.is_some());
-        for (i, quota) in quotas.iter().enumerate().filter(|(_, it)| it.limiter.penalty().is_some())
-        {
-            if let Some(why) = terms.no_penalty(quota.limiter.algorithm(), has_shards) {
-                problem((i, "penalty", why.into()));
-            }
-        }
-        for (i, quota) in quotas.iter().enumerate().filter(|(_, it)| it.limit_from.is_some()) {
-            if let Some(why) = terms.no_limit_from(quota.limiter.algorithm(), has_shards) {
-                problem((i, "limit_from", why.into()));
-            }
-            if let Some(from) = &quota.limit_from
-                && from.source.reads().need().is_some()
-                && !self.quotas_read(from)
-            {
-                problem((i, "limit_from", NO_SOURCE.into()));
-            }
-        }
-        if terms.charging == Charging::InFlight {
-            for (i, _) in quotas.iter().enumerate().filter(|(_, it)| !it.limiter.is_closed()) {
-                problem((i, "limit", IN_FLIGHT.into()));
-            }
-            return quotas.iter().filter(|it| it.limiter.is_closed()).cloned().collect();
-        }
-        // The group of the rule then counts by the wall clock, and neither a fleet nor shards
-        // lease it.
-        if !is_by_calendar {
-            let by_calendar = |(_, quota): &(usize, &QuotaSpec)| quota.limiter.calendar().is_some();
-            for (i, _) in quotas.iter().enumerate().filter(by_calendar) {
-                problem((i, "align", NO_CALENDAR.into()));
-            }
-        }
-        with_holds(parts, Some(&terms.charging), problem)
-    }
-}
-
-const NO_SOURCE: &str =
-    "has a source from which no quota of the policy takes a limit; add it there, too";
-const IN_FLIGHT: &str =
-    "is per window, and the rule limits requests in flight; give the entry a tier of the rule";
-const NO_CALENDAR: &str =
-    "is for a rule that has a quota by calendar in the policy, too; leave it out";
-
 impl Tenant {
     /// The entry of the tenant `id` ([`Tenants::id`](crate::Tenants::id),
     /// [`RequestTenant::id`](crate::RequestTenant::id)) under `policy`. Parts that the policy does
@@ -109,7 +53,61 @@ impl Tenant {
             sets,
         }
     }
+
+    /// The quotas that a tenant with `quotas` of its own has in `rule`, a rule of `policy`: the
+    /// part of one node, with longer states where the rule reserves units. A quota that cannot have
+    /// either, or has what the rule cannot have, is a problem, and is left out.
+    pub fn quotas_for(
+        policy: &Policy,
+        rule: &Rule,
+        quotas: &[QuotaSpec],
+        mut problem: impl FnMut(QuotaProblem),
+    ) -> Vec<QuotaSpec> {
+        let Rule { terms, is_by_calendar, .. } = rule;
+        let parts = parts_of(quotas, terms.scope.nodes(), &mut problem);
+        let group = policy.groups.get(usize::from(terms.group));
+        let has_shards = group.is_some_and(|group| group.spec.shards.is_some());
+        for (i, quota) in quotas.iter().enumerate().filter(|(_, it)| it.limiter.penalty().is_some())
+        {
+            if let Some(why) = terms.no_penalty(quota.limiter.algorithm(), has_shards) {
+                problem((i, "penalty", why.into()));
+            }
+        }
+        for (i, quota) in quotas.iter().enumerate().filter(|(_, it)| it.limit_from.is_some()) {
+            if let Some(why) = terms.no_limit_from(quota.limiter.algorithm(), has_shards) {
+                problem((i, "limit_from", why.into()));
+            }
+            if let Some(from) = &quota.limit_from
+                && from.source.reads().need().is_some()
+                && !policy.quotas_read(from)
+            {
+                problem((i, "limit_from", NO_SOURCE.into()));
+            }
+        }
+        if terms.charging == Charging::InFlight {
+            for (i, _) in quotas.iter().enumerate().filter(|(_, it)| !it.limiter.is_closed()) {
+                problem((i, "limit", IN_FLIGHT.into()));
+            }
+            return quotas.iter().filter(|it| it.limiter.is_closed()).cloned().collect();
+        }
+        // The group of the rule then counts by the wall clock, and neither a fleet nor shards
+        // lease it.
+        if !is_by_calendar {
+            let by_calendar = |(_, quota): &(usize, &QuotaSpec)| quota.limiter.calendar().is_some();
+            for (i, _) in quotas.iter().enumerate().filter(by_calendar) {
+                problem((i, "align", NO_CALENDAR.into()));
+            }
+        }
+        with_holds(parts, Some(&terms.charging), problem)
+    }
 }
+
+const NO_SOURCE: &str =
+    "has a source from which no quota of the policy takes a limit; add it there, too";
+const IN_FLIGHT: &str =
+    "is per window, and the rule limits requests in flight; give the entry a tier of the rule";
+const NO_CALENDAR: &str =
+    "is for a rule that has a quota by calendar in the policy, too; leave it out";
 
 impl Policy {
     /// True when a quota of the policy has the source of `from`: its surface knows it then.
@@ -129,7 +127,7 @@ impl Policy {
         let compiled = self.rules.get(usize::from(rule))?;
         let group = self.groups.get(usize::from(compiled.terms.group))?;
         let mut is_good = true;
-        let quotas = self.tenant_quotas(compiled, quotas, |_| is_good = false);
+        let quotas = Tenant::quotas_for(self, compiled, quotas, |_| is_good = false);
         if !is_good {
             return None;
         }

@@ -9,7 +9,7 @@ use tollgate_core::{Algorithm, Span};
 
 use crate::answer::outcome::Outcome;
 use crate::pipeline::applied::AppliedRule;
-use crate::pipeline::in_flight::PLACE_LOOK;
+use crate::pipeline::in_flight::{PLACE_LOOK, RequestInFlight};
 use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
@@ -30,10 +30,12 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The line of an ended request in flight whose place may be waited for. The plan is the one
-    /// that [releases](Plan::release) it.
-    pub fn freed_by<'p>(policy: &'p Policy, plan: &'p Plan) -> impl Iterator<Item = Self> + 'p {
-        plan.applied.iter().filter_map(|applied| {
+    /// The lines in which requests may wait for the place of a request in flight that has ended.
+    pub fn freed_by<'p>(
+        policy: &'p Policy,
+        ended: &'p RequestInFlight,
+    ) -> impl Iterator<Item = Self> + 'p {
+        ended.plan().applied.iter().filter_map(|applied| {
             let max = policy.rules.get(usize::from(applied.rule))?.longest_wait()?;
             Self::of(policy, applied, max)
         })

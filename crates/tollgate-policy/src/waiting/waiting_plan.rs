@@ -46,6 +46,14 @@ impl Plan {
 }
 
 impl<'p> WaitingPlan<'p> {
+    /// True when a rule that applies gets reports (`"cost": "reported"`) of units that were already
+    /// used. They are recorded whatever the decision is: decide the plan once, and delay nothing.
+    #[must_use]
+    #[inline]
+    pub fn is_decided_once(&self) -> bool {
+        self.plan.reports()
+    }
+
     /// The lines in which this request has to wait if others do; one for each rule that makes
     /// requests wait for their turn.
     pub fn turns(&self) -> impl Iterator<Item = Turn> + use<'p> {

@@ -8,7 +8,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::spec::{CertificateField, CloudflareField};
 use tollgate_policy::{
     Disposition, Ending, Entry, Facts, Partition, Plan, Policy, RequestedLimit, ResponseFacts,
-    Surface,
+    Settlement, Surface,
 };
 
 pub use tollgate_test_support::Random;
@@ -185,6 +185,11 @@ impl Surfaced {
             self.commit(millis);
         }
         due
+    }
+
+    /// The costs of its plan that the response settles.
+    pub fn settlement(&self) -> Settlement<'_> {
+        self.plan.settlement(&self.policy)
     }
 
     /// Loads, decides and stores the prepared plan.

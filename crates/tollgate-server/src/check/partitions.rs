@@ -113,7 +113,8 @@ impl Gate {
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
         let caller = Arc::new(self.caller());
         // A report is recorded whatever happens.
-        let _guard = (!plan.reports()).then(|| RefundOnDrop(Arc::clone(&caller)));
+        let is_report = plan.waiting(&policy).is_decided_once();
+        let _guard = (!is_report).then(|| RefundOnDrop(Arc::clone(&caller)));
         let mut moved = std::mem::replace(plan, Plan::new());
         let done;
         (*plan, done) = to_its_end(async move {

@@ -47,7 +47,8 @@ pub(crate) async fn decide(
 ) -> WaitResult {
     let since = gate.clock.now();
     // A report of use that has already happened waits for nothing.
-    let patience = if plan.reports() { Span::ZERO } else { patience };
+    let is_decided_once = plan.waiting(policy).is_decided_once();
+    let patience = if is_decided_once { Span::ZERO } else { patience };
     let done = WaitResult::default();
     let mut request = Waiter { gate, policy, since, patience, plan, done };
     if let Some((turn, place)) = request.arrive().await {
@@ -99,7 +100,7 @@ impl<'a> Waiter<'a> {
             return None;
         }
         if let Disposition::Retry(wait) = self.plan.outcome(policy).disposition() {
-            if self.plan.reports() {
+            if self.plan.waiting(policy).is_decided_once() {
                 self.plan.waiting_mut(policy).reject(Full::Late(wait));
                 return None;
             }

@@ -59,10 +59,11 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
         policy: &Policy,
         plan: &Plan,
     ) -> Option<Turn> {
-        if queue.is_empty() || plan.reports() {
+        let waiting = plan.waiting(policy);
+        if queue.is_empty() || waiting.is_decided_once() {
             return None;
         }
-        plan.waiting(policy).turns().find(|turn| queue.has_line(&(self.line)(plan, *turn)))
+        waiting.turns().find(|turn| queue.has_line(&(self.line)(plan, *turn)))
     }
 
     /// Goes behind them, or is denied.

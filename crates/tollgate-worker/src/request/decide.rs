@@ -114,7 +114,7 @@ pub(crate) async fn settle(
     response: &dyn ResponseFacts,
 ) -> bool {
     let is_due = plan.settle(policy, ending, response);
-    objects.counters.count_costs(plan.settled_costs());
+    objects.counters.count_costs(plan.settlement(policy).costs());
     if !is_due {
         return false;
     }

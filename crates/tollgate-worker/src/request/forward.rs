@@ -70,7 +70,7 @@ impl Forward {
                 }
             });
         }
-        if !self.plan.is_deferred() && end.is_none() {
+        if !self.plan.settlement(&self.policy).is_deferred() && end.is_none() {
             return self.response(&deployment, None).await.0;
         }
         let rest = Rc::new(Cell::new(None));
@@ -96,7 +96,7 @@ impl Forward {
 
     /// The end of its response, if a rule needs it.
     fn end_to_see(&self) -> Option<ResponseEnd> {
-        let costs = || self.plan.costs_at_end(&self.policy);
+        let costs = || self.plan.settlement(&self.policy).costs_at_end();
         let counts_bytes = || costs().any(|cost| matches!(cost, ActualCost::BytesPer(_)));
         let is_needed = self.places.is_some() || costs().next().is_some();
         is_needed.then(|| response_end(counts_bytes()))
@@ -119,11 +119,12 @@ impl Forward {
                 self.settle(gate, Ending::Response(status), &head).await;
                 let fields = self.fields.lines();
                 let Some(end) = end else { return (js::extended(response, fields), None) };
-                let scan = self.plan.body_scan(&self.policy, &head);
+                let settlement = self.plan.settlement(&self.policy);
+                let is_open = settlement.awaits_end();
+                let scan = settlement.body_scan(&head);
                 let is_scanned = scan.as_ref().is_some_and(|scan| scan.is_open());
                 let body = scan.map(|scan| end.scanned(scan));
                 let passed = end.pass(&response, fields, is_scanned);
-                let is_open = self.plan.awaits_end();
                 (passed, is_open.then_some(OpenResponse { forward: self, status, body }))
             }
             Err(why) => {
@@ -164,7 +165,7 @@ impl Forward {
     }
 
     async fn settle(&mut self, gate: &Gate, ending: Ending, response: &dyn ResponseFacts) {
-        if self.plan.is_deferred() {
+        if self.plan.settlement(&self.policy).is_deferred() {
             settle(&gate.objects, &self.policy, &mut self.plan, ending, response).await;
         }
     }

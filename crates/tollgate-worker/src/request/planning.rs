@@ -66,7 +66,8 @@ pub(crate) async fn plan_to_decide<'a>(
     policy.plan(facts, plan);
     let tenants = visit.gate.tenants.as_ref()?;
     let id = plan.tenant()?.id().to_vec();
-    let name = policy.tenants()?.name_of(&id)?;
+    let of_policy = policy.tenants()?;
+    let name = of_policy.name_of(&id)?;
     let objects = &visit.gate.objects;
     let mut look = tenants.look(&id).await;
     if matches!(look, Look::Ask) {
@@ -77,7 +78,7 @@ pub(crate) async fn plan_to_decide<'a>(
             if let Some(entry) = guess {
                 plan_under(&entry, policy, &id, facts, plan);
             }
-            if plan.ask_under(policy, revision) {
+            if of_policy.ask_under(plan, revision) {
                 return Some(EntryLookup { tenants, id, asked_at, revision });
             }
             policy.plan(facts, plan);

@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tollgate_policy::Surface;
+use tollgate_policy::{Surface, compiled_text};
 
 /// The main module, and the policy that is bundled with it.
 pub const MAIN: &str = "entry.mjs";
@@ -151,7 +151,8 @@ fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
 /// reports.
 pub fn compiled(policy: &str) -> String {
     let compiled = tollgate_language::compile(policy, Surface::Worker);
-    let text = compiled.map(|policy| policy.to_compiled_text()).unwrap_or_default();
+    let text = compiled.map(|policy| compiled_text(|out| policy.write_compiled(out)));
+    let text = text.unwrap_or_default();
     format!("export default \"{text}\";\n")
 }
 

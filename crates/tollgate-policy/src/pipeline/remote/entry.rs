@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::Plan;
-use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::tenant_name::Tenants;
 use crate::request::key::write_text;
@@ -46,6 +45,25 @@ impl Tenants<'_> {
         if identities.is_empty() { 0 } else { stable_hash(&[identities.as_flattened()]).max(1) }
     }
 
+    /// Makes the count with only the tenant of `plan` as its key, if it is asked, decide only while
+    /// the tenant has the entry of `revision`, or none if that is 0. False when no count of the
+    /// request has only the tenant as its key, and when the request may have to wait: then request
+    /// the entry first. The plan is one of the policy that has these tenants.
+    pub fn ask_under(&self, plan: &mut Plan, revision: u64) -> bool {
+        if plan.tenant.is_empty() || plan.may_wait(self.policy) {
+            return false;
+        }
+        let keys = self.keys_of(&plan.tenant);
+        let is_its = |partition: &Partition<'_>| keys.iter().any(|key| key == partition.key());
+        let Some(index) = plan.partitions().find(is_its).map(|partition| partition.index()) else {
+            return false;
+        };
+        if let Some((stored, _)) = plan.partitions.get_mut(index) {
+            stored.under = Some(revision);
+        }
+        true
+    }
+
     /// The groups whose key is only the tenant, in an order that does not depend on the policy.
     fn groups(&self) -> Vec<&Group> {
         let is_alone =
@@ -55,27 +73,5 @@ impl Tenants<'_> {
             sort_by(&mut groups, |one, other| one.identity().cmp(&other.identity()));
         }
         if groups.len() > MAX_KEYS { Vec::new() } else { groups }
-    }
-}
-
-impl Plan {
-    /// Makes the count with only the request's tenant as its key, if it is asked, decide only while
-    /// the tenant has the entry of `revision`, or none if that is 0. False when no count of the
-    /// request has only the tenant as its key, and when the request may have to wait: then request
-    /// the entry first.
-    pub fn ask_under(&mut self, policy: &Policy, revision: u64) -> bool {
-        if self.tenant.is_empty() || self.may_wait(policy) {
-            return false;
-        }
-        let keys = policy.tenants().map(|tenants| tenants.keys_of(&self.tenant));
-        let keys = keys.unwrap_or_default();
-        let is_its = |partition: &Partition<'_>| keys.iter().any(|key| key == partition.key());
-        let Some(index) = self.partitions().find(is_its).map(|partition| partition.index()) else {
-            return false;
-        };
-        if let Some((stored, _)) = self.partitions.get_mut(index) {
-            stored.under = Some(revision);
-        }
-        true
     }
 }

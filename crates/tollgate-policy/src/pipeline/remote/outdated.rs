@@ -13,7 +13,7 @@ pub enum Outdated<'p> {
     /// The policy of this version: the newest one that wrote a partition's states.
     Policy(u64),
     /// The entry that the tenant has, as the store passed it to `Counts::other_entry`, instead of
-    /// the one given to [`Plan::ask_under`].
+    /// the one given to [`Tenants::ask_under`](crate::Tenants::ask_under).
     Entry(&'p [u8]),
 }
 

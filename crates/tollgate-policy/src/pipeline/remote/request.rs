@@ -45,7 +45,7 @@ impl Partition<'_> {
     }
 
     /// The same for a request that is denied: it records the units that were already
-    /// [used](crate::Plan::reports), and only checks the rest.
+    /// [used](Partition::reports), and only checks the rest.
     pub fn report_request(&self, policy: &Policy, out: &mut Vec<u8>) {
         self.write_head(policy, 0, out);
         for applied in self.rules() {
