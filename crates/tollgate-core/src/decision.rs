@@ -20,8 +20,7 @@ pub enum Verdict {
 }
 
 /// A verdict and its one number, for a caller that needs nothing more:
-/// [`Limiter::admit`](crate::Limiter::admit) and
-/// [`Limiter::would_admit`](crate::Limiter::would_admit).
+/// [`Limiter::admit`](crate::Limiter::admit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// [`Verdict::Allow`].
@@ -36,7 +35,7 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// True when the cost was (or would be) charged.
+    /// True when the cost was charged.
     #[must_use]
     #[inline]
     pub const fn is_admitted(self) -> bool {

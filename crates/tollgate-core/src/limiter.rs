@@ -147,16 +147,8 @@ impl Limiter {
         admit_fast(gcra, state, now, cost).unwrap_or_else(|| self.admit_any(state, now, cost))
     }
 
-    /// The result that [`Limiter::admit`] would return, without recording anything. Call this on
-    /// several limiters that are to allow all or nothing, then charge them with [`Limiter::check`],
-    /// or, when one denies, read them with [`Limiter::peek`].
-    #[must_use]
-    #[inline]
-    pub fn would_admit(&self, state: &[u8], now: Timestamp, cost: u64) -> Admission {
-        Admission::from(&self.peek(state, now, cost))
-    }
-
-    /// The decision that [`Limiter::check`] would return, without recording anything.
+    /// The decision that [`Limiter::check`] would return, without recording anything. Call this on
+    /// several limiters that are to allow all or nothing, then charge them if none denies.
     #[must_use]
     #[inline]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {

@@ -115,12 +115,6 @@ impl Denials {
         self.table.len() == 0
     }
 
-    /// The number of remembered counts, and the number of those evicted before their time.
-    #[must_use]
-    pub const fn held_and_evicted(&self) -> (usize, u64) {
-        (self.table.len(), self.table.evicted)
-    }
-
     /// True when the remembered counts deny the request for good. Then its [outcome](Plan::outcome)
     /// is the response, and contains nothing about rules that were not checked. False when nothing
     /// is decided: send the request to the store. A request that reports used units is always sent,

@@ -61,8 +61,6 @@ pub(crate) struct Table {
     len: usize,
     /// The set from which bytes are taken next.
     hand: usize,
-    /// Entries that were evicted before they expired.
-    pub(crate) evicted: u64,
 }
 
 impl Table {
@@ -70,9 +68,9 @@ impl Table {
         self.len
     }
 
-    /// Drops all entries; they are not counted as evicted.
+    /// Drops all entries.
     pub(crate) fn clear(&mut self) {
-        *self = Self { evicted: self.evicted, ..Self::default() };
+        *self = Self::default();
     }
 
     pub(crate) fn find(&mut self, hash: u64) -> Option<&mut Entry> {
@@ -130,7 +128,6 @@ impl Table {
         };
         let Some((way, out)) = entries.iter().enumerate().min_by_key(least) else { return };
         if out.over_at > now {
-            self.evicted = self.evicted.saturating_add(1);
             entries.iter_mut().for_each(|entry| entry.hits = entry.hits.saturating_sub(1));
         }
         self.take(set, way);
@@ -196,7 +193,7 @@ mod tests {
         table.put(entry(of_one_set(8), 8, 5_000), at(0));
         assert!(!find(&mut table, of_one_set(0)), "nobody asked for it");
         table.put(entry(of_one_set(9), 8, 5_000), at(1_007));
-        assert_eq!((table.len(), table.evicted), (8, 1), "seven were over, one of them left");
+        assert_eq!(table.len(), 8, "seven were over, one of them left");
         assert!(find(&mut table, of_one_set(8)));
     }
 
@@ -212,7 +209,7 @@ mod tests {
             table.put(entry(of_one_set(n), 8, 2_000_000), at(1));
             assert!(find(&mut table, hot), "{n}");
         }
-        assert_eq!((table.len(), table.evicted), (8, 99_993));
+        assert_eq!(table.len(), 8);
         // Old hits do not keep it: it leaves after as many new entries as it had lookups.
         for n in 0..300 {
             table.put(entry(of_one_set(n), 8, 2_000_000), at(1));
