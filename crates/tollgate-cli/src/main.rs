@@ -4,9 +4,10 @@
 //!
 //! Invariant: decisions come from the policy layer; this crate only calls it and phrases the
 //! results. Exit codes: 0 good, 1 problems found in a policy or a replay that fails, 2 misuse (also
-//! an unreadable file), 3 output that could not be written. Deliberately not here: a clock that
-//! decides anything (one measures how fast a log is read), the network, and anything that changes a
-//! running limiter.
+//! an unreadable file), 3 output that could not be written. The completions for a shell and the
+//! manual are generated from the declaration of the command line (`args`). Deliberately not here: a
+//! clock that decides anything (one measures how fast a log is read), the network, and anything that
+//! changes a running limiter.
 
 mod args;
 mod check;
@@ -30,7 +31,6 @@ mod ratelimit;
 mod progress_line;
 mod manager;
 mod replay;
-mod shell;
 mod simulate;
 mod source;
 mod tenants;
@@ -42,7 +42,9 @@ mod corpora;
 use std::process::ExitCode;
 
 use anstream::ColorChoice;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::args::{Arguments, Color, Command};
 use crate::error::CommandError;
@@ -102,7 +104,29 @@ fn run() -> Result<(), CommandError> {
         Command::Convert(args) => convert::run(&args),
         Command::Pk(args) => pk::run(&args),
         Command::Schema => output::raw(&tollgate_language::schema()),
-        Command::Completions { shell } => shell::completions(shell),
-        Command::Man { command } => shell::man(command.as_deref()),
+        Command::Completions { shell } => completions(shell),
+        Command::Man { command } => man(command.as_deref()),
     }
+}
+
+/// Prints the completions for a shell.
+fn completions(shell: Shell) -> Result<(), CommandError> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "tollgate", &mut text);
+    output::raw(&String::from_utf8_lossy(&text))
+}
+
+/// Prints a manual page: of the whole command, or of one subcommand.
+fn man(command: Option<&str>) -> Result<(), CommandError> {
+    let mut whole = Arguments::command();
+    whole.build();
+    let page = match command {
+        None => whole,
+        Some(name) => whole.find_subcommand(name).cloned().ok_or_else(|| {
+            CommandError::Misuse(format!("{name} is not a command; tollgate --help lists them"))
+        })?,
+    };
+    let mut text = Vec::new();
+    Man::new(page).render(&mut text).map_err(CommandError::Output)?;
+    output::raw(&String::from_utf8_lossy(&text))
 }

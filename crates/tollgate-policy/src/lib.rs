@@ -112,7 +112,6 @@ pub use policy::directory::{Directory, Registered};
 pub use policy::eviction_claim::EvictionClaim;
 pub use policy::fleet::{FleetRules, fleet_secret, plugin_hash_key};
 pub use policy::group::{Group, QuotaSet};
-pub use policy::label::metric_label;
 pub use policy::lone::LoneQuota;
 pub use policy::quota::CompiledQuota;
 pub use policy::record::UsedShare;

@@ -4,10 +4,14 @@
 //! Invariant: names, labels and their words never change, because alerts are written with them. A
 //! family's number never changes either, because sums are stored with it. Where Envoy counts the
 //! same, it has the same name without `_total`, and for each rule the label `plugin`, too. A family
-//! with other labels or another meaning in Envoy has a row of its own for it.
+//! with other labels or another meaning in Envoy has a row of its own for it. A name from a policy
+//! is one part of a dotted name in Envoy ([`metric_label`]); the compiler of documents checks that
+//! two rules have different ones.
 //!
 //! Deliberately absent: how a family is counted. The filter reads names in constants alone, so that
 //! its module contains no help.
+
+use alloc::string::String;
 
 use crate::spec::surface::Surface;
 
@@ -292,6 +296,15 @@ impl Family {
     pub const fn envoy_name(self) -> &'static str {
         self.describe().envoy_name
     }
+}
+
+/// `name`, of a rule, a quota or a plugin, as a part of a metric's name: a dot would end the part,
+/// and other characters confuse exporters, so every character except letters, digits, `-` and `_`
+/// becomes `_`.
+#[must_use]
+pub fn metric_label(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
+    name.chars().map(plain).collect()
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! Invariant: a configuration either compiles as a whole or is rejected with every problem, one
 //! line each; nothing is corrected silently. Deliberately absent: host calls.
 
+use tollgate_policy::metrics::metric_label;
 use tollgate_policy::plugin::{Fleet, NamedPolicy, PolicyFrom};
-use tollgate_policy::{Group, Plugin, Policy, Rule, Scope, Surface, metric_label};
+use tollgate_policy::{Group, Plugin, Policy, Rule, Scope, Surface};
 use tollgate_storage::table::Table;
 
 use crate::counts::directories::Directories;

@@ -3,7 +3,8 @@
 //!
 //! Invariant: letters, digits, `-` and `_` alone ([`metric_label`]), whatever the policy contains.
 
-use tollgate_policy::{Policy, metric_label};
+use tollgate_policy::Policy;
+use tollgate_policy::metrics::metric_label;
 
 /// The labels of one policy.
 #[derive(Default)]

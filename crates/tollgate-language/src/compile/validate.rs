@@ -17,7 +17,7 @@ use crate::document::scalar::NO_JOIN;
 use crate::json::place::At;
 use crate::surface::{Supply, Traits};
 use tollgate_http_syntax::repeated::Repeated;
-use tollgate_policy::metric_label;
+use tollgate_policy::metrics::metric_label;
 use tollgate_policy::spec::{
     Action, ActualCost, Conditions, HeaderName, KeyPart, KeySource, LimitSource, MAX_KEY_PARTS,
     Need, Source, Surface, items, quoted_text,

@@ -3,25 +3,32 @@
 //! Invariant: the records of a group follow each other in the order of its sets; `offset` and `len`
 //! give their positions. When such a value would be long, a value contains only the records that
 //! something was charged to, in any order, and each is found by its identity: a key that uses 3
-//! rules of 1,000 takes, and costs, as much as 3 rules.
+//! rules of 1,000 takes, and costs, as much as 3 rules. The filter and `check` both take the size of
+//! Envoy's table from here.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::Limiter;
 
-use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
 use crate::spec::key_item::{KeyPart, items};
 use crate::spec::policy::GroupSpec;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::sort::sort_by;
+use tollgate_storage::table::TableSize;
 use tollgate_storage::{StoredSet, marked, write_parameters};
 
 /// The longest value in which every record has a fixed place, in bytes. Up to this length a bucket
 /// of Envoy's table takes sixteen values, and to search for a few records costs more than to copy
 /// all.
 pub(crate) const PLACED_UP_TO: usize = 512;
+
+/// The most bytes that a node stores for one rule of a fleet, with their header, and for the last
+/// response of each of the rule's quotas.
+const LONGEST_HOLDING: usize = 381;
+const LONGEST_ANSWER: usize = 24;
 
 /// The rules that count by the same key. Everything stored for one key is one value, which is
 /// loaded, decided and committed at once.
@@ -151,6 +158,17 @@ impl Group {
     #[must_use]
     pub const fn is_sparse(&self) -> bool {
         self.is_sparse
+    }
+
+    /// The size of the table for this group's values, for as many keys as its capacity; for a
+    /// fleet, the size for the values that a node stores for it.
+    #[must_use]
+    pub fn table_size(&self) -> TableSize {
+        let answers = self.quotas.saturating_mul(LONGEST_ANSWER);
+        let held = self.sets.len().saturating_mul(LONGEST_HOLDING).saturating_add(1);
+        let held = held.saturating_add(answers);
+        let value_len = if self.is_fleet() { held } else { self.value_len() };
+        TableSize::new(self.capacity(), value_len)
     }
 
     /// Assigns each record its place in a value, or none when values are sparse.
@@ -292,6 +310,25 @@ impl QuotaSet {
     #[must_use]
     pub const fn record_len(&self) -> usize {
         self.len.saturating_add(RECORD_HEADER)
+    }
+}
+
+/// Places in a list by identity, of a record or of a rule or tier by its name, in the order of the
+/// identities: one of a thousand is found with ten comparisons.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ById(Vec<(u64, u16)>);
+
+impl ById {
+    fn new(mut all: Vec<(u64, u16)>) -> Self {
+        sort_by(&mut all, |(one, _), (other, _)| one.cmp(other));
+        Self(all)
+    }
+
+    /// The place with this identity; of several, the first in the given order.
+    pub(crate) fn find(&self, id: u64) -> Option<usize> {
+        let first = self.0.partition_point(|(one, _)| *one < id);
+        let (found, place) = self.0.get(first)?;
+        (*found == id).then_some(usize::from(*place))
     }
 }
 

@@ -5,7 +5,6 @@
 
 pub(crate) mod eviction_claim;
 pub(crate) mod carried;
-pub(crate) mod table_size;
 pub(crate) mod fleet;
 pub(crate) mod fallback;
 pub(crate) mod lone;
@@ -21,11 +20,9 @@ pub(crate) mod tenant;
 pub(crate) mod deny;
 pub(crate) mod rule;
 pub(crate) mod group;
-pub(crate) mod by_id;
 pub(crate) mod quota;
 pub(crate) mod index;
 pub(crate) mod by_value;
 pub(crate) mod settings;
 pub(crate) mod sparse;
 pub(crate) mod client_address;
-pub(crate) mod label;

@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
+use crate::metrics::metric_label;
 use crate::policy::by_value::ByValue;
 use crate::policy::index::IndexedBy;
-use crate::policy::label::metric_label;
 use crate::spec::action::{Action, Delay};
 use crate::spec::charging::Charging;
 use crate::spec::conditions::Conditions;

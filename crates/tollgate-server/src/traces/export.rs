@@ -2,11 +2,13 @@
 //!
 //! Invariant: whatever the collector does, the cost is one task and bounded memory. A batch has a
 //! time limit for all of it, a response is read up to a limit, and there is a pause after a
-//! failure. Spans that the collector does not take are counted and not sent again: a second try
-//! would hold up more than a span is worth.
+//! failure. Every recorded span is counted once, when it is sent or dropped. Spans that the
+//! collector does not take are not sent again: a second try would hold up more than a span is
+//! worth.
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::messages::wire::{Malformed, each};
@@ -22,7 +24,6 @@ use tokio::time::timeout;
 
 use super::message::{Record, message};
 use super::options::Options;
-use super::tally::Tally;
 
 /// The most spans of a message.
 const MAX_BATCH: usize = 512;
@@ -42,6 +43,28 @@ pub(crate) struct Exporter {
     records: mpsc::Receiver<Record>,
     options: Options,
     tally: Arc<Tally>,
+}
+
+/// The number of spans that a collector took, and of those that were dropped.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn add_sent(&self, count: usize) {
+        add(&self.sent, count);
+    }
+
+    pub(super) fn add_dropped(&self, count: usize) {
+        add(&self.dropped, count);
+    }
+
+    /// Taken, and dropped.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
 }
 
 impl Exporter {
@@ -154,6 +177,10 @@ impl Exporter {
             _ = connection => answer.await,
         }
     }
+}
+
+fn add(to: &AtomicU64, count: usize) {
+    to.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Until the server ends.

@@ -13,7 +13,6 @@ mod export;
 mod message;
 mod options;
 mod parent;
-mod tally;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,9 +29,9 @@ pub(crate) use self::message::{Attribute, Kind, Value};
 pub(crate) use self::options::pairs;
 pub use self::options::{Collector, Options};
 
+use self::export::Tally;
 use self::message::Record;
 use self::parent::Parent;
-use self::tally::Tally;
 use crate::clock::Clock;
 
 /// Spans that may wait to be sent: about 2 MiB of them.
