@@ -200,27 +200,44 @@ fn looks_like_a_header(text: &str) -> bool {
 impl KeyPartDoc {
     /// The one source among `fields` fields; `None` when there is none or more than one.
     fn source(&self, fields: usize) -> Option<KeySource> {
-        let repeated = self.repeated;
-        let settings = [repeated.is_some(), self.lower.is_some(), self.r#match.is_some()];
+        let Self {
+            client_ip,
+            host,
+            path,
+            route,
+            header,
+            cookie,
+            query,
+            path_param,
+            jwt_claim,
+            descriptor,
+            metadata,
+            cf,
+            client_certificate,
+            repeated,
+            lower,
+            r#match,
+        } = self;
+        let settings = [repeated.is_some(), lower.is_some(), r#match.is_some()];
         if fields.saturating_sub(settings.into_iter().filter(|is_set| *is_set).count()) != 1 {
             return None;
         }
-        Some(match self {
-            Self { client_ip: Some(_), .. } => KeySource::ClientIp,
-            Self { host: Some(_), .. } => KeySource::Host,
-            Self { path: Some(_), .. } => KeySource::Path,
-            Self { route: Some(_), .. } => KeySource::Route,
-            Self { header: Some(name), .. } => KeySource::Header(name.clone(), repeated),
-            Self { cookie: Some(name), .. } => KeySource::Cookie(name.0.clone(), repeated),
-            Self { query: Some(name), .. } => KeySource::Query(name.clone(), repeated),
-            Self { path_param: Some(name), .. } => KeySource::PathParam(name.clone()),
-            Self { jwt_claim: Some(name), .. } => KeySource::JwtClaim(name.clone()),
-            Self { descriptor: Some(key), .. } => KeySource::Descriptor(key.clone()),
-            Self { metadata: Some(path), .. } => KeySource::Metadata(path.clone()),
-            Self { cf: Some(field), .. } => KeySource::Cloudflare(*field),
-            Self { client_certificate: Some(field), .. } => KeySource::ClientCertificate(*field),
-            _ => return None,
-        })
+        let of_each = [
+            client_ip.as_ref().map(|_| KeySource::ClientIp),
+            host.as_ref().map(|_| KeySource::Host),
+            path.as_ref().map(|_| KeySource::Path),
+            route.as_ref().map(|_| KeySource::Route),
+            header.as_ref().map(|name| KeySource::Header(name.clone(), *repeated)),
+            cookie.as_ref().map(|name| KeySource::Cookie(name.0.clone(), *repeated)),
+            query.as_ref().map(|name| KeySource::Query(name.clone(), *repeated)),
+            path_param.as_ref().map(|name| KeySource::PathParam(name.clone())),
+            jwt_claim.as_ref().map(|name| KeySource::JwtClaim(name.clone())),
+            descriptor.as_ref().map(|key| KeySource::Descriptor(key.clone())),
+            metadata.as_ref().map(|path| KeySource::Metadata(path.clone())),
+            cf.map(KeySource::Cloudflare),
+            client_certificate.map(KeySource::ClientCertificate),
+        ];
+        of_each.into_iter().flatten().next()
     }
 
     /// The expression for a part with a name, or that of a part without one.
@@ -250,7 +267,11 @@ impl FromNode for KeyPart {
         let fields = match node {
             Node::Text(text) => return of_text(text, at).map(Self::as_sent),
             Node::Object(fields) => fields.len(),
-            _ => return at.not_text(node, WANTED),
+            Node::Null
+            | Node::Bool(_)
+            | Node::Integer(_)
+            | Node::OtherNumber(_)
+            | Node::List(_) => return at.not_text(node, WANTED),
         };
         let noted = at.problem_count();
         let mut doc = KeyPartDoc::read(node, at)?;
@@ -262,19 +283,22 @@ impl FromNode for KeyPart {
         let has_name = source.is_text();
         let may_have_several =
             matches!(source, KeySource::Header(..) | KeySource::Cookie(..) | KeySource::Query(..));
-        let (field, problem) = match form {
-            KeyForm::Network(own) if own.is_none() => ("client_ip", NO_PREFIX),
-            _ if doc.repeated.is_some() && !may_have_several => ("repeated", NOT_SEVERAL),
-            _ if doc.lower.is_some() && !has_name => ("lower", NO_TEXT),
-            _ if doc.r#match.is_some() && !has_name => ("match", NO_NAME),
-            _ => {
-                let regex = doc.take_regex();
-                let part = Self { form, regex, ..Self::as_sent(source) };
-                if part.can_be_searched() {
-                    return Some(part);
-                }
-                ("match", SEVERAL_GROUPS)
+        let is_empty_network = matches!(form, KeyForm::Network(own) if own.is_none());
+        let (field, problem) = if is_empty_network {
+            ("client_ip", NO_PREFIX)
+        } else if doc.repeated.is_some() && !may_have_several {
+            ("repeated", NOT_SEVERAL)
+        } else if doc.lower.is_some() && !has_name {
+            ("lower", NO_TEXT)
+        } else if doc.r#match.is_some() && !has_name {
+            ("match", NO_NAME)
+        } else {
+            let regex = doc.take_regex();
+            let part = Self { form, regex, ..Self::as_sent(source) };
+            if part.can_be_searched() {
+                return Some(part);
             }
+            ("match", SEVERAL_GROUPS)
         };
         at.field(field).problem(problem.into());
         None
