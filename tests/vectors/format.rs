@@ -262,7 +262,7 @@ fn optional_span_ns(text: &str) -> Result<Option<u64>, String> {
 /// `1m30s`, `1.9s`, `700ms`: a sum of decimal numbers with units, exact in nanoseconds.
 ///
 /// # Errors
-/// What cannot be read, and fractions of a nanosecond.
+/// The text cannot be read, or has fractions of a nanosecond.
 pub fn span_ns(text: &str) -> Result<u64, String> {
     let error = || format!("`{text}` is not a time such as 1m30s, 1.9s or 700ms");
     let mut rest = text;

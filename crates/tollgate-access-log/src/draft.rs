@@ -384,7 +384,7 @@ fn status(text: &[u8]) -> Result<Option<u16>, Cause> {
     }
 }
 
-/// Which parts of a request line are wanted.
+/// The wanted parts of a request line.
 #[derive(Clone, Copy)]
 struct RequestParts {
     method: bool,

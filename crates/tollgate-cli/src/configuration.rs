@@ -22,7 +22,7 @@ pub(crate) struct Configuration {
     pub(crate) holds: Holds,
 }
 
-/// What a configuration contains.
+/// The content of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// A policy and nothing else.

@@ -38,7 +38,7 @@ pub(crate) struct Force {
     pub(crate) force: bool,
 }
 
-/// Which existing files may be replaced.
+/// The existing files that may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverwriteMode {
     /// Files that this command wrote before.

@@ -281,8 +281,7 @@ impl Limiter {
         self.method.algorithm()
     }
 
-    /// What it counts by, in reports: the name of its algorithm, or `concurrency` for requests in
-    /// flight.
+    /// Its name in reports: that of its algorithm, or `concurrency` for requests in flight.
     #[must_use]
     pub const fn counts_by(&self) -> &'static str {
         if self.max_age().is_some() { "concurrency" } else { self.algorithm().name() }

@@ -63,7 +63,7 @@ pub struct ActivePolicy<H> {
     line_salt: u64,
 }
 
-/// Which rules apply to a request.
+/// The rules that apply to a request.
 pub enum Planned {
     /// No rule applies.
     Nothing,
@@ -144,7 +144,7 @@ impl<H: Proxy> ActivePolicy<H> {
         RequestFacts::new(self.host.clone(), self.payload.clone())
     }
 
-    /// Which rules apply to the request of the current context.
+    /// The rules that apply to the request of the current context.
     pub fn plan(&self, facts: &RequestFacts<H>) -> Planned {
         let mut plan = self.spare_plan();
         self.config.policy.plan(facts, &mut plan);

@@ -63,7 +63,7 @@ impl<H: Proxy> Root<H> {
         }
     }
 
-    /// What asks a server for its policy, if it does.
+    /// The follower that requests its policy from a server, if it has one.
     pub fn follower(&self) -> Option<Rc<Follower<H>>> {
         with(&self.follower, |follower| follower.as_ref().filter(|_| H::READS_DOCUMENTS).cloned())
     }

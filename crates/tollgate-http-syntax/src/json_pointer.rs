@@ -95,7 +95,7 @@ impl Places {
         Self { places: pointers.map(place).collect(), deepest: 0, digits: Digits::default() }
     }
 
-    /// What the last valid document with a value at `pointer` has there.
+    /// The value at `pointer` in the last valid document that has one there.
     pub(crate) fn found(&self, pointer: &str) -> Found {
         let place = self.places.iter().find(|place| &*place.pointer == pointer);
         place.map_or(Found::Absent, |place| place.last)

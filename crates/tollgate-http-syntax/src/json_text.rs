@@ -21,7 +21,7 @@ pub(crate) struct JsonText {
     high: Option<u16>,
 }
 
-/// What may come next.
+/// The part of a document that may come next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     /// Blanks or the document.
@@ -329,5 +329,5 @@ impl JsonText {
     }
 }
 
-/// What no pointer contains, for half of a pair of surrogates.
+/// A byte that no pointer contains, for half of a pair of surrogates.
 const NO_CHARACTER: &[u8] = &[0xff];

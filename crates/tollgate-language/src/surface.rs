@@ -1,4 +1,4 @@
-//! What each surface can do, as far as a document depends on it.
+//! The abilities of each surface, as far as a document depends on them.
 //!
 //! Invariant: the compiler reads the traits of a surface, never its variant. A new surface is a
 //! variant of [`Surface`] with its traits here, and the Rust compiler reports the other places.

@@ -649,8 +649,8 @@ fn a_shadow_is_counted_and_never_heard() {
     assert_eq!(results, [(0, RuleResult::Shadowed)]);
 }
 
-/// Which of a thousand clients a rule of this name and mode is enforced for, with this secret of
-/// the surface.
+/// The clients, of a thousand, for which a rule of this name and mode is enforced with this secret
+/// of the surface.
 fn enforced(name: &str, mode: &str, secret: Option<[u8; 16]>) -> Vec<u32> {
     let document = rule(&format!(r#""mode": {mode}"#))
         .replace(r#""name": "r""#, &format!(r#""name": "{name}""#));

@@ -410,7 +410,7 @@ impl ResponseFacts for Response<'_> {
     }
 }
 
-/// What is settled of a response with these headers and this body.
+/// The units that a response with these headers and this body settles.
 fn settled_by_body(
     surface: &mut Surfaced,
     headers: &[(&str, &str)],

@@ -1,5 +1,5 @@
-//! What clients of a rule have used in the current and in the previous period of a calendar, as
-//! JSON and as lines for a spreadsheet.
+//! The units that clients of a rule have used in the current and in the previous period of a
+//! calendar, as JSON and as lines for a spreadsheet.
 //!
 //! Invariant: a report contains names of the policy, numbers, times, and the keys that the caller
 //! named. Every client has the same lines, also one that has used nothing. Deliberately absent: how

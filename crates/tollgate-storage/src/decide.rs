@@ -125,8 +125,8 @@ impl Counts {
     }
 }
 
-/// What a rule that is not charged leaves, where it denies: room that is waited for, and a penalty;
-/// true when that changed something.
+/// Records the effects of a denial by a rule that is not charged: room that is waited for, and a
+/// penalty. True when that changed something.
 fn deny(
     kept: &mut CountedSet,
     rule: &RequestRule<'_>,

@@ -179,7 +179,7 @@ fn is_inside(name: &str) -> Result<(), String> {
 /// the current folder.
 ///
 /// # Errors
-/// What is wrong with the file, as the rest of a sentence.
+/// The problem with the file, as the rest of a sentence.
 pub fn read_beside(policy: &Path, name: &str) -> Result<String, String> {
     let cannot = |why: std::io::Error| format!("cannot be read: {why}");
     let folder = policy.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -11,7 +11,8 @@ use crate::{
 };
 use std::process::Command;
 
-/// What xtask needs before it can install anything: program, least version, needed for, advice.
+/// The programs that xtask needs before it can install anything: program, least version, needed
+/// for, advice.
 const GIVEN: [(&str, &str, &str, &str); 4] = [
     ("cargo", "1.95", "everything", "install Rust through rustup"),
     ("rustup", "any", "the wasm target", "install Rust through rustup"),

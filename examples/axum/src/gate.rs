@@ -65,7 +65,7 @@ impl Gate {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which rules apply to a request, and the keys they count by. A plan keeps no data of the
+    /// The rules that apply to a request, and the keys they count by. A plan keeps no data of the
     /// request.
     pub fn plan(&self, facts: &impl Facts) -> Plan {
         let mut plan = Plan::new();

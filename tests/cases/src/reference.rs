@@ -62,10 +62,10 @@ pub struct EndedRequest {
 
 /// A request after the head of its response.
 struct Running {
-    /// What the end of its response settles.
+    /// The plan that the end of its response settles.
     plan: Plan,
     scan: Option<Box<BodyScan>>,
-    /// What counts it while it is in flight.
+    /// The charges that count it while it is in flight.
     in_flight: Option<RequestInFlight>,
 }
 

@@ -36,7 +36,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// What is found at each pointer of a body in these pieces.
+/// The values found at each pointer of a body in these pieces.
 pub fn scan(
     format: JsonFormat,
     pointers: &[&str],

@@ -1,4 +1,4 @@
-//! What the filter needs of its host, as traits, and small types over them.
+//! The interface that the filter needs of its host, as traits, and small types over them.
 //!
 //! Invariant: every failure of the host is a value. Deliberately not here: the ABI of a host; each
 //! host is a crate of its own.

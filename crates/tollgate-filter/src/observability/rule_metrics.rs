@@ -22,7 +22,7 @@ const OTHER: &str = "plugin=(other).rule=(other)";
 /// The names of a deny rule.
 const DENY_NAMES: u8 = 2;
 
-/// What is defined: a counter for a name.
+/// Defines a counter for a name.
 pub type Define<'a> = &'a mut dyn FnMut(&str) -> Option<Counter>;
 
 /// A counter for each result.

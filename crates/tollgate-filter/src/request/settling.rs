@@ -1,5 +1,5 @@
-//! What a request leaves to its end: costs that its response settles, and its place among requests
-//! in flight.
+//! The work that a request leaves to its end: costs that its response settles, and its place among
+//! requests in flight.
 //!
 //! Invariant: what cannot be written then is counted as a failure, and is on the strict side.
 

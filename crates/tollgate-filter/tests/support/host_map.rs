@@ -9,7 +9,7 @@ use tollgate_filter::host::shared_data::{Stored, Written};
 /// A value with the number of its last write.
 pub type Numbered = (Vec<u8>, u32);
 
-/// Which number a write gets, and which condition an absent or a present name takes.
+/// The number that a write gets, and the condition for an absent or a present name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
     /// As in Envoy.

@@ -94,7 +94,7 @@ impl FailIf {
     /// at most nine digits after its point.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The mistake, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let at = text.find(['<', '>']).ok_or("use METRIC>NUMBER, as in denied-clients>0.1%")?;
         let (name, rest) = text.split_at(at);

@@ -94,7 +94,7 @@ pub struct Sample {
 /// A log that ends in an unexpected way.
 #[derive(Clone, Debug, Serialize)]
 pub struct Damage {
-    /// Which log.
+    /// The log.
     pub log: String,
     /// The error; everything before it was replayed.
     pub message: String,

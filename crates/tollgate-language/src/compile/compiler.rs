@@ -136,7 +136,7 @@ impl Compiler {
         self.spec.rules.extend(second);
     }
 
-    /// What the rule says, apart from its quotas and those of its tiers.
+    /// The terms of the rule, without its quotas and those of its tiers.
     fn without_sets(&self, doc: RuleDoc, (group, place): (u16, u16), at: &At<'_>) -> RuleSpec {
         let (scope, lease, charging) = (doc.scope(), lease(&doc), doc.charging());
         let (on_failure, fallback) = match doc.on_failure {

@@ -12,7 +12,7 @@ use crate::json::place::At;
 use crate::json::reader::{FromNode, choice, names, schema};
 
 choice! {
-    /// What the windows of a quota are aligned to.
+    /// The alignment of the windows of a quota.
     Align ("alignment") {
         /// The civil calendar: hours, days, weeks or months.
         "calendar" => Calendar,

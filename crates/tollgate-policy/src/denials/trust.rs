@@ -66,7 +66,7 @@ fn cannot_undo(policy: &Policy, other: &Rule, rule: &Rule) -> bool {
             && !reads_captures)
 }
 
-/// Which counts of a request are trusted.
+/// The counts of a request that are trusted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Belief {
     /// The clock of the process that remembers.

@@ -34,7 +34,7 @@ use tollgate_storage::Due;
 pub struct Explain<'p>(pub(super) &'p Policy);
 
 impl Policy {
-    /// What it does, in words.
+    /// Its effect, in words.
     #[must_use]
     pub const fn explain(&self) -> Explain<'_> {
         Explain(self)

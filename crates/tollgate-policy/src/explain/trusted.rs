@@ -1,4 +1,4 @@
-//! What a policy has to trust for its keys, in words.
+//! The facts that a policy has to trust for its keys, in words.
 //!
 //! Invariant: each filter is named once. Deliberately absent: the headers, which `reads` lists.
 

@@ -63,7 +63,7 @@ pub(crate) enum Effect {
     Deny,
 }
 
-/// What the rule's decisions are based on.
+/// The basis of the rule's decisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Basis {
     /// Its count.

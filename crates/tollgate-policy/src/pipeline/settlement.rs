@@ -1,4 +1,4 @@
-//! What the response to an allowed request still settles of its plan, and what it has settled.
+//! The costs of an allowed request that its response has settled, and those that it still settles.
 //!
 //! Invariant: reading it changes nothing; only [`Plan::settle`] settles.
 

@@ -131,7 +131,7 @@ impl Rule {
         self.terms.group.into()
     }
 
-    /// Which requests share the count.
+    /// The requests that share the count.
     #[must_use]
     pub const fn scope(&self) -> Scope {
         self.terms.scope

@@ -27,7 +27,7 @@ pub enum Source {
 pub struct ClientAddress {
     /// Where it is read.
     pub source: Source,
-    /// Who may write it there.
+    /// The proxies that may write it there.
     pub trust: Trust,
 }
 

@@ -138,9 +138,9 @@ pub enum Spelling {
 pub enum Origin {
     /// The connection and the request line: every request has it, and a client cannot make up one.
     Connection,
-    /// What a proxy, the platform or a verified token says: a request may lack it.
+    /// A fact from a proxy, the platform or a verified token: a request may lack it.
     Verified,
-    /// What the request is for, which the client chooses.
+    /// The target of the request, which the client chooses.
     Target,
     /// A value that the client may make up.
     Client,

@@ -1,4 +1,4 @@
-//! What a policy consists of, as data: the values of the language with their bounds, and the
+//! The content of a policy, as data: the values of the language with their bounds, and the
 //! [`PolicySpec`] with its encoding as bytes.
 //!
 //! Invariant: a value of these types means something on its own, and knows when it is valid; what

@@ -1,4 +1,4 @@
-//! What a policy consists of: everything that does not follow from the rest of it.
+//! The content of a policy: everything that does not follow from the rest of it.
 //!
 //! Invariant: derived parts (indices, positions in stored values, hashes of names, look-up) are not
 //! here, so no spec contradicts itself in them. [`Policy::from_spec`](crate::Policy::from_spec)
@@ -39,7 +39,7 @@ fields! {
         public_fingerprint: Fixed,
         /// How requests are read.
         settings: SettingsSpec,
-        /// What clients are sent.
+        /// The response to clients.
         response: ResponseSpec,
         /// The bounds on waiting requests.
         waiting: Limits,
@@ -122,7 +122,7 @@ variants!(Trust { 0 => NoProxy, 1 => Proxies(all: Alternatives<Cidr>), 2 => Hops
 fields!(Prefixes { ipv4: u32, ipv6: u32, } if |it| it.ipv4 <= 32 && it.ipv6 <= 128);
 
 fields! {
-    /// What clients are sent.
+    /// The response to clients.
     #[derive(Clone, Debug)]
     pub struct ResponseSpec {
         /// The generation of header fields.

@@ -159,7 +159,7 @@ fn code_point(text: &str) -> Option<usize> {
     None
 }
 
-/// What a character does in a valid expression.
+/// The role of a character in a valid expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Open,

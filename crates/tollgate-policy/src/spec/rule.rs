@@ -28,7 +28,7 @@ use tollgate_http_syntax::sort::sort_by;
 pub const FALLBACK: &[u8] = b"fallback";
 
 fields! {
-    /// What a rule says, apart from its quotas.
+    /// The terms of a rule, apart from its quotas.
     #[derive(Clone, Debug)]
     pub struct RuleTerms {
         /// Its name, unique in the policy.
@@ -41,7 +41,7 @@ fields! {
         on_missing: OnMissing,
         /// The decision when the state cannot be read or written.
         on_failure: OnFailure,
-        /// Which requests share the count.
+        /// The requests that share the count.
         scope: Scope,
         /// The longest time for which units are leased; zero when nothing is leased.
         lease: Span,
@@ -79,7 +79,7 @@ fields! {
     /// One rule.
     #[derive(Clone, Debug)]
     pub struct RuleSpec {
-        /// What it says, apart from its quotas.
+        /// Its terms, apart from its quotas.
         terms: RuleTerms,
         /// Its own quotas.
         set: SetSpec,

@@ -1,4 +1,4 @@
-//! What clients of a rule have used in the periods of a calendar.
+//! The units that clients of a rule have used in the periods of a calendar.
 //!
 //! Invariant: a client is named by its key's value, which the caller knows; nothing lists keys. A
 //! request is bounded and well-formed before it is carried out.

@@ -37,7 +37,7 @@ pub enum MissingReply {
     Failed(Failure),
 }
 
-/// What became of a reply.
+/// The use of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a reply that cannot be read is to be counted"]
 pub enum ReplyOutcome {
@@ -52,7 +52,7 @@ pub enum ReplyOutcome {
     Unexpected,
 }
 
-/// What is sent to a count.
+/// A request to a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'d> {
     /// The partition of the plan.
@@ -74,7 +74,7 @@ pub struct ConfirmedCharge {
     pub reply: Vec<u8>,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Purpose {
     /// The decision, without a charge.

@@ -12,7 +12,7 @@ use tollgate_storage::Bytes;
 
 const TAG: u8 = 1;
 
-/// Which policy is in force? Asked as [`PolicyCall::Read`](tollgate_service::PolicyCall::Read)
+/// The policy in force. Requested as [`PolicyCall::Read`](tollgate_service::PolicyCall::Read)
 /// without the deployed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Question {

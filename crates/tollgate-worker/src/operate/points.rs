@@ -1,4 +1,4 @@
-//! Which points are written to Analytics Engine at a flush.
+//! The points that are written to Analytics Engine at a flush.
 //!
 //! Invariant: at most [`MAX_POINTS`], because the platform bounds the points of one invocation, and
 //! the sum of their counts is complete: counts without a point of their own are in that of rule

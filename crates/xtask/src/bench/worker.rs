@@ -56,7 +56,7 @@ const TWINS_SCRIPT: &str = include_str!("worker-twins.mjs");
 /// Forwards to the origin and adds two fields.
 const FORWARDER_SCRIPT: &str = include_str!("worker-forwarder.mjs");
 
-/// Which of the two uses.
+/// The use that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Service,

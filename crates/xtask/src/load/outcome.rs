@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The width of a bin of the plot.
 const BIN_US: u64 = 200_000;
 
-/// What one server did under one load.
+/// The results of one server under one load.
 #[derive(Debug, Default, Clone)]
 pub struct Outcome {
     pub served: u64,

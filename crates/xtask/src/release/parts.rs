@@ -37,7 +37,7 @@ pub struct File {
     pub is_program: bool,
 }
 
-/// What to ask cargo about.
+/// A part whose dependencies cargo lists.
 pub struct Linked {
     pub build: Build,
     /// A word of CycloneDX.

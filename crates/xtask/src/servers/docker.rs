@@ -101,7 +101,7 @@ impl Engine {
         self.import(SERVER_IMAGE, &root, &changes)
     }
 
-    /// What fleet/Containerfile says about the image, as an import takes it.
+    /// The settings of the image in fleet/Containerfile, as an import takes them.
     fn server_image(&self) -> Result<Vec<String>> {
         let file = self.workspace.root.join("fleet/Containerfile");
         let text = files::text(file)?;

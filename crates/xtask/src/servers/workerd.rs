@@ -16,7 +16,7 @@ use crate::{
 use std::{collections::BTreeMap, path::Path, process::Command};
 use toml::{Table, Value};
 
-/// What runs.
+/// The code that runs.
 #[derive(Debug, Clone)]
 pub enum Code {
     Shipped,

@@ -85,8 +85,8 @@ pub fn native(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &[&["test", "--workspace", "--no-fail-fast"], &but[..]].concat(), READ)
 }
 
-/// What ships has no overflow checks and is optimised, so the laws must hold there too; and only so
-/// are millions of requests through the filter's tables quick.
+/// The shipped code has no overflow checks and is optimised, so the laws must hold there too. Only
+/// so are millions of requests through the filter's tables quick.
 ///
 /// All but the core, on which nothing depends with other features, are built with the end-to-end
 /// tests: what both contain is then compiled once, for the server and the command line, too. Of the

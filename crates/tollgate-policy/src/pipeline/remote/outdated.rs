@@ -7,7 +7,7 @@
 use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::Plan;
 
-/// What to plan a request with instead: [`Plan::outdated`].
+/// The policy or entry to plan a request with instead: [`Plan::outdated`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outdated<'p> {
     /// The policy of this version: the newest one that wrote a partition's states.
