@@ -17,7 +17,7 @@ globalThis.tollgateCompiled = compiled;
 
 // Receives the outcomes of promises that wasm waits for. It is a function of the module and not a closure of wasm,
 // which would belong to the instance that made it.
-globalThis.tollgateTold = wasm.told;
+globalThis.tollgateSettled = wasm.settled;
 
 // Receives the bytes of bodies that are scanned. Never throws: the body passes on, and its cost stays an estimate.
 globalThis.tollgateScan = (number, bytes) => {
@@ -193,7 +193,7 @@ const [WAITS, ASKS, IN_HAND] = [0, 1, 2];
 /** The number of times that a request waits for the calls of others, before it makes its own. */
 const MOST_WAITS = 3;
 /** The longest wait for the key's own object. */
-const HEARD_WITHIN_MS = 5_000;
+const REPLY_WITHIN_MS = 5_000;
 
 /** One shard of a hot key. It pays requests from the units that it leased of the key's own object, and asks that object for
  * the others. It stores nothing. */
@@ -244,10 +244,10 @@ class Shard {
     let reply;
     this.#underWay++;
     try {
-      reply = await within(HEARD_WITHIN_MS, this.#keyObject(name).check(question));
+      reply = await within(REPLY_WITHIN_MS, this.#keyObject(name).check(question));
     } finally {
       this.#underWay--;
-      const [what, value, dueIn] = this.#half.run((shard) => shard.heard(question, reply));
+      const [what, value, dueIn] = this.#half.run((shard) => shard.applyReply(question, reply));
       for (const wake of this.#waiting) wake();
       this.#look(name, dueIn);
       reply &&= [what === REFUSED, value];
@@ -403,7 +403,7 @@ export class Tenants extends DurableObject {
   async alarm() {
     let isDone = false;
     try {
-      this.#half.run((list) => list.rang());
+      this.#half.run((list) => list.alarmFired());
       isDone = await this.#handOnAll();
     } catch (error) {
       console.error("tollgate: entries of tenants are not in force yet:", error?.message);

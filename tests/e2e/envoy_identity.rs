@@ -6,7 +6,7 @@
 use serde_json::json;
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::http2;
-use tollgate_e2e::identity::Told;
+use tollgate_e2e::identity::KeyNames;
 use tollgate_e2e::identity::format::{Group, corpus};
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
 use tollgate_policy::{GivenKey, Surface, pk_text, plugin_hash_key};
@@ -38,7 +38,7 @@ fn start(groups: &[Group], appends: bool) -> Envoy {
 /// Runs every case; returns the number of cases.
 fn run(groups: &[Group], appends: bool) -> usize {
     let envoy = start(groups, appends);
-    let mut told = Told::default();
+    let mut told = KeyNames::default();
     for (group, port) in groups.iter().zip(&envoy.ports) {
         let mut client = Client::connect_as(group.peer, *port);
         for case in &group.cases {

@@ -322,8 +322,9 @@ fn round_trips_to_the_engine_are_spans_below_who_asked() {
     for trip in &trips {
         assert!(is_asked(&trip.parent_span_id), "below the first that it answered");
         assert!(trip.links.iter().all(|link| is_asked(&link.span_id)));
-        assert!(trip.say("tollgate.store.result").is_some());
-        let of_trip = trip.say("tollgate.store.answered").and_then(|it| it.parse::<usize>().ok());
+        assert!(trip.attribute("tollgate.store.result").is_some());
+        let of_trip =
+            trip.attribute("tollgate.store.answered").and_then(|it| it.parse::<usize>().ok());
         assert_eq!(of_trip, Some(trip.links.len() + 1));
         answered += of_trip.unwrap_or(0);
         linked += trip.links.len();

@@ -169,7 +169,7 @@ struct Load {
 
 /// The responses that clients got.
 #[derive(Default)]
-struct Told {
+struct ClientResponses {
     admitted: BTreeMap<String, Vec<Instant>>,
     sent: BTreeMap<String, u64>,
     refused: u64,
@@ -177,7 +177,7 @@ struct Told {
     failed: u64,
 }
 
-impl Told {
+impl ClientResponses {
     fn count(&mut self, key: &str, status: Option<u16>) {
         *self.sent.entry(key.to_owned()).or_default() += 1;
         match status {
@@ -232,8 +232,8 @@ impl Load {
     }
 
     /// Six clients send until `is_over`, or this number of requests each.
-    fn run(&self, ports: &[u16], each: u64, is_over: &AtomicBool) -> Told {
-        let all = Mutex::new(Told::default());
+    fn run(&self, ports: &[u16], each: u64, is_over: &AtomicBool) -> ClientResponses {
+        let all = Mutex::new(ClientResponses::default());
         thread::scope(|scope| {
             for client in 0..6_usize {
                 let (all, port) = (&all, ports[client % ports.len()]);
@@ -246,9 +246,9 @@ impl Load {
         all.into_inner().expect("all have ended")
     }
 
-    fn client(&self, port: u16, each: u64, is_over: &AtomicBool, seed: u64) -> Told {
+    fn client(&self, port: u16, each: u64, is_over: &AtomicBool, seed: u64) -> ClientResponses {
         let mut random = Random::new(seed);
-        let (mut told, mut client) = (Told::default(), None);
+        let (mut told, mut client) = (ClientResponses::default(), None);
         for _ in 0..each {
             if is_over.load(Ordering::Relaxed) {
                 break;
@@ -269,7 +269,7 @@ impl Load {
     }
 
     /// The same while a process is killed.
-    fn run_while(&self, fleet: &mut Fleet, kind: Kill) -> Told {
+    fn run_while(&self, fleet: &mut Fleet, kind: Kill) -> ClientResponses {
         let (ports, is_over) = (fleet.ports(), AtomicBool::new(false));
         thread::scope(|scope| {
             let running = scope.spawn(|| self.run(&ports, u64::MAX, &is_over));
@@ -281,7 +281,7 @@ impl Load {
 }
 
 /// Sends one request for each key, alone, and so learns the engine's name of the key.
-fn names(fleet: &Fleet, load: &Load, told: &mut Told) -> BTreeMap<String, Vec<u8>> {
+fn names(fleet: &Fleet, load: &Load, told: &mut ClientResponses) -> BTreeMap<String, Vec<u8>> {
     let mut client = fleet.envoys[0].client();
     let keys = (0..load.keys).map(|rank| load.key(rank));
     let name = |key: String| {
@@ -297,7 +297,7 @@ fn names(fleet: &Fleet, load: &Load, told: &mut Told) -> BTreeMap<String, Vec<u8
 /// losses of a failover.
 fn judged(
     fleet: &Fleet,
-    told: &Told,
+    told: &ClientResponses,
     names: &BTreeMap<String, Vec<u8>>,
     engine: Engine,
 ) -> History {
@@ -322,7 +322,7 @@ fn judged(
 /// No process is killed: each key gets exactly what one limiter allows.
 fn calm(fleet: &Fleet) {
     let load = Load { header: "x-exact", prefix: "calm", keys: 20, pause: Duration::ZERO };
-    let mut told = Told::default();
+    let mut told = ClientResponses::default();
     let names = names(fleet, &load, &mut told);
     told.add(load.run(&fleet.ports(), 250, &AtomicBool::new(false)));
     assert_eq!(told.failed, 0);
@@ -339,7 +339,7 @@ fn calm(fleet: &Fleet) {
 
 fn killed(fleet: &mut Fleet, prefix: &'static str, kind: Kill) -> History {
     let load = Load { header: "x-exact", prefix, keys: 20, pause: Duration::from_millis(5) };
-    let mut told = Told::default();
+    let mut told = ClientResponses::default();
     let names = names(fleet, &load, &mut told);
     told.add(load.run_while(fleet, kind));
     let engine = if let Kill::Primary(_) = kind { Engine::MayLose } else { Engine::Keeps };
@@ -372,7 +372,7 @@ fn a_fleet_admits_what_one_limiter_does_whoever_is_killed() {
 fn leased_and_killed(fleet: &mut Fleet) {
     let load =
         Load { header: "x-leased", prefix: "leased", keys: 6, pause: Duration::from_millis(1) };
-    let mut told = Told::default();
+    let mut told = ClientResponses::default();
     let names = names(fleet, &load, &mut told);
     wait_until("all of them lease", SOON, || {
         // Another key, so that none of their units are used meanwhile, and slowly, so that it

@@ -89,7 +89,7 @@ fn a_request_is_a_span_below_its_callers_and_says_what_was_decided_and_nothing_o
             (TRACE.into(), ABOVE.into())
         );
         assert_eq!(
-            (request.kind, request.say("http.response.status_code")),
+            (request.kind, request.attribute("http.response.status_code")),
             (2, Some("200".into()))
         );
         assert!(request.end_time_unix_nano >= request.start_time_unix_nano);
@@ -98,10 +98,10 @@ fn a_request_is_a_span_below_its_callers_and_says_what_was_decided_and_nothing_o
             decided.iter().filter(|span| span.parent_span_id == request.span_id).collect();
         assert_eq!(below.len(), 1);
         assert_eq!(hex(&below[0].trace_id), TRACE);
-        assert_eq!(below[0].say("tollgate.decision").as_deref(), Some(decision));
-        assert_eq!(below[0].say("tollgate.rules").as_deref(), Some("[each, key]"));
-        assert_eq!(below[0].say("tollgate.results").as_deref(), Some(results));
-        let keys = below[0].say("tollgate.pk").expect("with a secret");
+        assert_eq!(below[0].attribute("tollgate.decision").as_deref(), Some(decision));
+        assert_eq!(below[0].attribute("tollgate.rules").as_deref(), Some("[each, key]"));
+        assert_eq!(below[0].attribute("tollgate.results").as_deref(), Some(results));
+        let keys = below[0].attribute("tollgate.pk").expect("with a secret");
         assert_eq!(keys.split(", ").filter(|key| key.len() > 8).count(), 2, "{keys}");
     }
     let call = named(&spans, LIMIT.trim_start_matches('/'));

@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
-use tollgate_e2e::identity::Told;
+use tollgate_e2e::identity::KeyNames;
 use tollgate_e2e::identity::format::{Case, Group, corpus};
 use tollgate_e2e::workerd::{Setup, answer};
 
@@ -41,7 +41,7 @@ fn run(
     setup: impl Fn(&Value) -> Setup,
     ask: fn(&mut Client, &Group, &Case) -> String,
 ) -> usize {
-    let mut told = Told::default();
+    let mut told = KeyNames::default();
     for group in groups {
         let worker = setup(&group.policy()).start();
         let mut client = worker.client();

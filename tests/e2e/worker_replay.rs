@@ -22,7 +22,7 @@ use crate::vectors::{self, Case, Event, Expectation, Expected, QuotaLine};
 const MS: u64 = 1_000_000;
 
 /// One request to the Worker at one time.
-struct Asked {
+struct TimedCheck {
     at_ms: u64,
     /// Every object first loses its memory.
     evict: bool,
@@ -30,7 +30,7 @@ struct Asked {
 }
 
 /// The Worker's responses to `requests`, and the platform's counts.
-fn run(policy: &Value, requests: &[Asked]) -> (Vec<Value>, Value) {
+fn run(policy: &Value, requests: &[TimedCheck]) -> (Vec<Value>, Value) {
     let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/worker_clock.mjs");
     let mut command = Command::new(node_bin());
     command.arg("--no-warnings").arg(driver).arg(worker_dir());
@@ -141,7 +141,7 @@ fn the_vectors_hold_in_the_worker() {
         for (line, at_ms, expected) in askable(case) {
             let headers = json!({"x-case": i.to_string()});
             let check = json!({"method": "GET", "path": format!("/{i}"), "headers": headers});
-            requests.push(Asked { at_ms, evict: true, check });
+            requests.push(TimedCheck { at_ms, evict: true, check });
             rows.push((format!("{}:{line} ({})", case.file, case.title), expected));
         }
     }
@@ -184,12 +184,12 @@ fn the_real_day_is_decided_as_by_the_core() {
         [("sliding-window", Algorithm::SlidingWindow), ("gcra", Algorithm::Gcra)]
     {
         let quota = json!({"name": "q", "limit": 10, "window": "1m", "algorithm": name});
-        let ask = |(i, hit): (usize, &Hit)| Asked {
+        let ask = |(i, hit): (usize, &Hit)| TimedCheck {
             at_ms: hit.at_ns / MS,
             evict: i % 11 == 0,
             check: check_of(hit),
         };
-        let requests: Vec<Asked> = hits.iter().enumerate().map(ask).collect();
+        let requests: Vec<TimedCheck> = hits.iter().enumerate().map(ask).collect();
         let (answers, counts) = run(&per_client(&quota), &requests);
         let expected = core_admits(algorithm, &hits);
         for (i, (answer, expected)) in answers.iter().zip(&expected).enumerate() {

@@ -126,7 +126,7 @@ fn said(value: Option<&AnyValue>) -> String {
 
 impl Span {
     /// The value of the attribute `name`, as text.
-    pub fn say(&self, name: &str) -> Option<String> {
+    pub fn attribute(&self, name: &str) -> Option<String> {
         let found = self.attributes.iter().find(|pair| pair.key == name);
         found.map(|pair| said(pair.value.as_ref()))
     }

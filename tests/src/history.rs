@@ -27,7 +27,7 @@ const MOST: u64 = 1_000_000;
 
 /// The engine's reply to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum CommitReply {
     /// No reply was received.
     Nothing,
     /// The expected value was found; known since this time.
@@ -48,7 +48,7 @@ pub struct Commit {
     /// The engine's time of the decision, in milliseconds.
     pub at_ms: u64,
     /// The reply.
-    pub said: Said,
+    pub reply: CommitReply,
 }
 
 /// The messages that every request for a key sends to the core.
@@ -176,7 +176,7 @@ pub fn check(all: &[Commit], key: &Key<'_>, engine: Engine) -> Result<History, S
             history.lost_commits += 1;
             history.lost += charged;
         }
-        let known_at = if let Said::Done(at) = commit.said { Some(at) } else { None };
+        let known_at = if let CommitReply::Done(at) = commit.reply { Some(at) } else { None };
         charges.extend((0..charged).map(|_| known_at));
     }
     if key.judge.is_some() {
@@ -189,10 +189,10 @@ pub fn check(all: &[Commit], key: &Key<'_>, engine: Engine) -> Result<History, S
 /// value was seen afterwards.
 fn done<'a>(of_key: &[&'a Commit], stands: &[u8]) -> Vec<&'a Commit> {
     let seen: HashSet<&[u8]> = of_key.iter().map(|commit| &*commit.expected).collect();
-    let is_done = |commit: &&&Commit| match commit.said {
-        Said::Done(_) => true,
-        Said::Refused => false,
-        Said::Nothing => commit
+    let is_done = |commit: &&&Commit| match commit.reply {
+        CommitReply::Done(_) => true,
+        CommitReply::Refused => false,
+        CommitReply::Nothing => commit
             .new
             .as_deref()
             .is_some_and(|new| !new.is_empty() && (seen.contains(new) || new == stands)),
@@ -306,7 +306,7 @@ mod tests {
             told.extend((0..*count).map(|_| at + Duration::from_millis(1)));
             let (key, expected) = (b"k".to_vec(), value);
             value = new.clone();
-            all.push(Commit { key, expected, new: Some(new), at_ms, said: Said::Done(at) });
+            all.push(Commit { key, expected, new: Some(new), at_ms, reply: CommitReply::Done(at) });
         }
         (all, told)
     }
@@ -329,8 +329,9 @@ mod tests {
         assert_eq!(checked(&all, &judge, &told, Engine::Keeps), Ok(good));
         // Two commits whose replies were never received, and one that was not done.
         told.truncate(8);
-        all[1].said = Said::Nothing;
-        let refused = Commit { said: Said::Refused, new: Some(vec![1; 40]), ..all[2].clone() };
+        all[1].reply = CommitReply::Nothing;
+        let refused =
+            Commit { reply: CommitReply::Refused, new: Some(vec![1; 40]), ..all[2].clone() };
         all.insert(0, refused);
         all.swap(1, 2);
         let some = History { untold: 2, ..good };
@@ -370,7 +371,7 @@ mod tests {
         all.remove(1);
         assert!(checked(&all, &judge, &told, Engine::MayLose).unwrap_err().contains("nobody"));
         let (mut all, told) = history(&judge, &[3, 5], Instant::now());
-        all[1].said = Said::Refused;
+        all[1].reply = CommitReply::Refused;
         assert!(checked(&all, &judge, &told, Engine::Keeps).is_err());
     }
 

@@ -26,7 +26,7 @@ pub struct Answer {
     pub trailers: Vec<(String, Vec<u8>)>,
 }
 
-/// Which part of a request is sent.
+/// The part of a request that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// All of it.
@@ -70,7 +70,7 @@ fn answer_on(runtime: &Runtime, port: u16, exchange: impl Future<Output = Exchan
 }
 
 /// A request in flight; its client disconnects when this is dropped.
-pub struct Held {
+pub struct RequestInFlight {
     /// True when its response has a body that may not have ended; meaningless for a head alone.
     pub has_body: bool,
     port: u16,
@@ -79,7 +79,7 @@ pub struct Held {
     runtime: Runtime,
 }
 
-impl Held {
+impl RequestInFlight {
     /// Waits for the end of the response to a whole request.
     pub fn finish(self) -> Answer {
         let answer = self.answer.expect("the request is whole");
@@ -88,12 +88,12 @@ impl Held {
 }
 
 /// Begins `request`, waits for the head of the response if all of it is sent, and stays connected.
-pub fn hold(port: u16, request: &Request, sent: Sent) -> Held {
+pub fn hold(port: u16, request: &Request, sent: Sent) -> RequestInFlight {
     hold_from(Ipv4Addr::LOCALHOST, port, request, sent)
 }
 
 /// The same from an address of this machine (127.0.0.2 is one).
-pub fn hold_from(from: Ipv4Addr, port: u16, request: &Request, sent: Sent) -> Held {
+pub fn hold_from(from: Ipv4Addr, port: u16, request: &Request, sent: Sent) -> RequestInFlight {
     let runtime = Builder::new_current_thread().enable_all().build().expect("no runtime");
     let begun = async {
         let mut open = begin(from, port, request, sent).await?;
@@ -112,7 +112,7 @@ pub fn hold_from(from: Ipv4Addr, port: u16, request: &Request, sent: Sent) -> He
         .unwrap_or_else(|_| panic!("no answer from port {port} within {ANSWER_WITHIN:?}"))
         .unwrap_or_else(|e| panic!("no answer from port {port}: {e}"));
     let has_body = answer.as_ref().is_some_and(|answer| !answer.body().is_end_stream());
-    Held { has_body, port, open, answer, runtime }
+    RequestInFlight { has_body, port, open, answer, runtime }
 }
 
 /// A request that was begun.

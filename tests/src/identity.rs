@@ -37,12 +37,12 @@ impl Group {
 
 /// The results so far: the partition key of each client.
 #[derive(Default)]
-pub struct Told {
+pub struct KeyNames {
     keys: BTreeMap<String, String>,
     ran: usize,
 }
 
-impl Told {
+impl KeyNames {
     /// Records the `RateLimit` field of the response to `case`: it names its client as the only
     /// quota.
     pub fn record(&mut self, case: &Case, ratelimit: &str) {

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use tollgate_redis::resp::{self, Value};
 
-use crate::history::{Commit, Said};
+use crate::history::{Commit, CommitReply};
 use crate::process::read;
 
 /// The commits through all recorders of an engine.
@@ -77,18 +77,23 @@ impl Log {
         let (to_engine, to_client) = (engine.try_clone()?, client.try_clone()?);
         let (log, asked) = (self.clone(), waiting.clone());
         thread::spawn(move || {
-            carry((client, to_engine), &asked, |bytes| log.asked(bytes, &asked), || false);
+            carry((client, to_engine), &asked, |bytes| log.record_command(bytes, &asked), || false);
         });
-        let (log, said) = (self.clone(), waiting);
+        let log = self.clone();
         thread::spawn(move || {
             let is_muted = || log.0.muted.load(Ordering::Relaxed) == node;
-            carry((engine, to_client), &said, |bytes| log.said(bytes, &said), is_muted);
+            carry(
+                (engine, to_client),
+                &waiting,
+                |bytes| log.record_reply(bytes, &waiting),
+                is_muted,
+            );
         });
         Ok(())
     }
 
     /// The command to send in place of a command.
-    fn asked(&self, command: &Value, waiting: &Waiting) -> Option<Vec<u8>> {
+    fn record_command(&self, command: &Value, waiting: &Waiting) -> Option<Vec<u8>> {
         let parts: Vec<&[u8]> = command.parts()?.iter().filter_map(Value::bytes).collect();
         let name = parts.first()?.to_ascii_uppercase();
         if name == b"PSYNC" {
@@ -105,7 +110,7 @@ impl Log {
             expected: expected.to_vec(),
             new: (life >= 0).then(|| new.to_vec()),
             at_ms: u64::try_from(number(at)?).ok()?,
-            said: Said::Nothing,
+            reply: CommitReply::Nothing,
         };
         let mut commits = self.0.commits.lock().expect("nobody panics with it");
         let is_dropped = life > 0 && self.0.drops_one.swap(false, Ordering::Relaxed);
@@ -121,15 +126,19 @@ impl Log {
         None
     }
 
-    fn said(&self, reply: &Value, waiting: &Waiting) -> Option<Vec<u8>> {
+    fn record_reply(&self, reply: &Value, waiting: &Waiting) -> Option<Vec<u8>> {
         if let Some(Some(Sent { commit, is_dropped })) = waiting.pop() {
             let first = reply.parts().and_then(|parts| parts.first()?.number());
-            let said = if first == Some(0) { Said::Done(Instant::now()) } else { Said::Refused };
-            if is_dropped && said == Said::Refused {
+            let reply = if first == Some(0) {
+                CommitReply::Done(Instant::now())
+            } else {
+                CommitReply::Refused
+            };
+            if is_dropped && reply == CommitReply::Refused {
                 // It would not have been written in any case.
                 self.drop_one();
             }
-            self.0.commits.lock().expect("nobody panics with it")[commit].said = said;
+            self.0.commits.lock().expect("nobody panics with it")[commit].reply = reply;
         }
         None
     }

@@ -28,15 +28,16 @@ pub(crate) struct Lines {
     longest: usize,
     /// A line end between quotes does not end a line.
     has_quotes: bool,
-    state: State,
+    state: LineState,
     /// The beginning of a line whose end has not been read yet.
     kept: Vec<u8>,
     /// The progress of the search in `kept`.
     scan: Scan,
 }
 
+/// The part of a file that the next bytes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LineState {
     /// Only bytes that may be part of a byte order mark were read.
     Start,
     Lines,
@@ -56,7 +57,7 @@ struct Scan {
 impl Lines {
     pub(crate) const fn new(longest: usize, has_quotes: bool) -> Self {
         let scan = Scan { to: 0, is_open: false, first_end: None };
-        Self { longest, has_quotes, state: State::Start, kept: Vec::new(), scan }
+        Self { longest, has_quotes, state: LineState::Start, kept: Vec::new(), scan }
     }
 
     /// Passes on every line that ends in `bytes`.
@@ -65,24 +66,24 @@ impl Lines {
         mut bytes: &[u8],
         on_line: &mut impl FnMut(Line<'_>),
     ) -> Result<(), Utf16> {
-        while self.state == State::Start {
+        while self.state == LineState::Start {
             let Some((byte, rest)) = bytes.split_first() else { return Ok(()) };
             self.kept.push(*byte);
             bytes = rest;
             self.state = match *self.kept.as_slice() {
-                [0xEF] | [0xEF, 0xBB] | [0xFF] | [0xFE] => State::Start,
+                [0xEF] | [0xEF, 0xBB] | [0xFF] | [0xFE] => LineState::Start,
                 [0xEF, 0xBB, 0xBF] => {
                     self.kept.clear();
-                    State::Lines
+                    LineState::Lines
                 }
-                [0xFF, 0xFE] | [0xFE, 0xFF] => State::Refused,
+                [0xFF, 0xFE] | [0xFE, 0xFF] => LineState::Refused,
                 _ => {
                     self.feed_kept(on_line);
-                    State::Lines
+                    LineState::Lines
                 }
             };
         }
-        if self.state == State::Refused {
+        if self.state == LineState::Refused {
             return Err(Utf16);
         }
         if self.has_quotes {
@@ -95,7 +96,7 @@ impl Lines {
 
     /// Ends the file: its last line may have no end. The next bytes belong to another file.
     pub(crate) fn finish(&mut self, on_line: &mut impl FnMut(Line<'_>)) {
-        if matches!(self.state, State::Start | State::Lines) {
+        if matches!(self.state, LineState::Start | LineState::Lines) {
             while self.has_quotes && self.kept_is_open() {
                 self.give_up(on_line);
                 self.split_kept(on_line);
@@ -106,7 +107,7 @@ impl Lines {
         }
         self.kept.clear();
         self.scan = Scan::default();
-        self.state = State::Start;
+        self.state = LineState::Start;
     }
 
     /// Up to three bytes were stored because they could be a mark, and they are not one.
@@ -120,7 +121,7 @@ impl Lines {
     }
 
     fn feed_plain(&mut self, mut bytes: &[u8], on_line: &mut impl FnMut(Line<'_>)) {
-        if self.state == State::Skipping || !self.kept.is_empty() {
+        if self.state == LineState::Skipping || !self.kept.is_empty() {
             let Some(rest) = self.end_kept(bytes, on_line) else { return };
             bytes = rest;
         }
@@ -142,17 +143,17 @@ impl Lines {
             return None;
         };
         self.keep(end, on_line);
-        if self.state == State::Lines {
+        if self.state == LineState::Lines {
             on_line(Line::Whole(&self.kept));
         }
         self.kept.clear();
-        self.state = State::Lines;
+        self.state = LineState::Lines;
         Some(rest)
     }
 
     /// Stores the beginning of a line, unless that is too long already.
     fn keep(&mut self, bytes: &[u8], on_line: &mut impl FnMut(Line<'_>)) {
-        if self.state == State::Skipping {
+        if self.state == LineState::Skipping {
             return;
         }
         let room = self.longest.saturating_sub(self.kept.len());
@@ -160,7 +161,7 @@ impl Lines {
         if bytes.len() > room {
             on_line(Line::TooLong(&self.kept));
             self.kept.clear();
-            self.state = State::Skipping;
+            self.state = LineState::Skipping;
         }
     }
 
@@ -173,9 +174,9 @@ impl Lines {
 
     fn feed_quoted(&mut self, mut bytes: &[u8], on_line: &mut impl FnMut(Line<'_>)) {
         while !bytes.is_empty() {
-            if self.state == State::Skipping {
+            if self.state == LineState::Skipping {
                 let Some((_, rest)) = split_line(bytes) else { return };
-                self.state = State::Lines;
+                self.state = LineState::Lines;
                 bytes = rest;
                 continue;
             }
@@ -218,7 +219,7 @@ impl Lines {
 
     /// Passes on the complete lines in the stored bytes.
     fn split_kept(&mut self, on_line: &mut impl FnMut(Line<'_>)) {
-        while self.state == State::Lines && !self.kept.is_empty() {
+        while self.state == LineState::Lines && !self.kept.is_empty() {
             if let Some(end) = self.scan.end(&self.kept) {
                 on_line(Line::Whole(self.kept.get(..end).unwrap_or_default()));
                 self.drop_kept(end);
@@ -243,7 +244,7 @@ impl Lines {
                 on_line(Line::TooLong(&self.kept));
                 self.kept.clear();
                 self.scan = Scan::default();
-                self.state = State::Skipping;
+                self.state = LineState::Skipping;
             }
             None => {
                 on_line(Line::OpenQuote(&self.kept));

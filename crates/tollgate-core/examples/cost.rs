@@ -50,7 +50,7 @@ mod native {
     type Theirs = RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, NoOpMiddleware<Nanos>>;
     type TheirsWithState =
         RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, StateInformationMiddleware>;
-    type Told = Result<Result<(), NotUntil<Nanos>>, InsufficientCapacity>;
+    type TheirDecision = Result<Result<(), NotUntil<Nanos>>, InsufficientCapacity>;
 
     const LIMIT: u64 = 1000;
     const WINDOW: Span = Span::from_secs(1);
@@ -114,7 +114,7 @@ mod native {
 
     /// The decision of governor: outermost an error for a cost that never fits, then one for a
     /// denial.
-    impl Answer for Told {
+    impl Answer for TheirDecision {
         fn is_admitted(&self) -> bool {
             matches!(self, Ok(Ok(())))
         }
@@ -172,7 +172,7 @@ mod native {
     }
 
     #[inline(never)]
-    fn their_answer(limiter: &Theirs, cost: NonZeroU32) -> Told {
+    fn their_answer(limiter: &Theirs, cost: NonZeroU32) -> TheirDecision {
         limiter.check_n(cost)
     }
 

@@ -110,7 +110,7 @@ fn main() {
         let decide = async |of: &dyn Fn(u32) -> usize| {
             let before = cpu();
             for n in 0..DECISIONS {
-                check::decide(&gate, &described[of(n)]).await.tell();
+                check::decide(&gate, &described[of(n)]).await.into_decided();
             }
             cpu() - before
         };

@@ -78,7 +78,7 @@ impl Log {
     }
 
     /// Logs that `event` happened, with a message.
-    pub fn say(&self, level: Level, event: &str, message: &str) {
+    pub fn message(&self, level: Level, event: &str, message: &str) {
         self.event(level, event, &[("message", message.into())]);
     }
 

@@ -197,7 +197,7 @@ impl PolicyFile {
                 gate.traffic.files_refused.fetch_add(1, Ordering::Relaxed);
                 let prefix = "the policy file cannot be enforced, the one before stays: ";
                 health::log_each(&problems, prefix, &mut |line| {
-                    gate.log.say(Level::Error, "policy_refused", line);
+                    gate.log.message(Level::Error, "policy_refused", line);
                 });
             }
         }

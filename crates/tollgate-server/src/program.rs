@@ -39,8 +39,8 @@ const FLEET_OF_ONE: &str = "rules with \"scope\": \"fleet\" are counted in the m
 pub fn main() -> ExitCode {
     let environment = Environment::new(std::env::vars_os());
     match command(std::env::args_os(), &environment) {
-        Command::Say(text, 0) => say(&mut std::io::stdout(), &text, 0),
-        Command::Say(text, status) => say(&mut std::io::stderr(), &text, status),
+        Command::Print(text, 0) => write_and_exit(&mut std::io::stdout(), &text, 0),
+        Command::Print(text, status) => write_and_exit(&mut std::io::stderr(), &text, status),
         Command::Wrong(problems) => refuse(&problems),
         Command::Check(config) => match open(&config) {
             Ok(Files { policy: file, .. }) => {
@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
                 for warning in warnings(&config, &file) {
                     let _ = writeln!(std::io::stderr(), "warning: {warning}");
                 }
-                say(
+                write_and_exit(
                     &mut std::io::stdout(),
                     &format!("the configuration is right: {rules} rules\n"),
                     0,
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn say(to: &mut dyn Write, text: &str, status: u8) -> ExitCode {
+fn write_and_exit(to: &mut dyn Write, text: &str, status: u8) -> ExitCode {
     let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
     ExitCode::from(status)
 }
@@ -73,7 +73,7 @@ fn refuse(problems: &Problems) -> ExitCode {
     for problem in &problems.0 {
         text.push_str(&format!("error: {problem}\n"));
     }
-    say(&mut std::io::stderr(), &text, 1)
+    write_and_exit(&mut std::io::stderr(), &text, 1)
 }
 
 /// The files that the configuration names.
@@ -143,7 +143,7 @@ fn serve(config: Config, files: Files) -> ExitCode {
 }
 
 fn failed(log: &Log, why: &str) -> ExitCode {
-    log.say(Level::Error, "failed", why);
+    log.message(Level::Error, "failed", why);
     log.close();
     ExitCode::from(1)
 }
@@ -154,7 +154,7 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
         options.tls = engine_tls.map(Arc::new);
     }
     for warning in &config.warnings {
-        log.say(Level::Warning, "setting_warning", warning);
+        log.message(Level::Warning, "setting_warning", warning);
     }
     match descriptors::connections(&log, &config) {
         Ok(connections) => config.limits.connections = connections,
@@ -174,7 +174,7 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
     let log = &gate.log;
     gate.following.warn(&gate.following.active().policy, 0, log);
     if !gate.following.active().policy.fleet().is_empty() && config.engine.is_none() {
-        log.say(Level::Info, "fleet_counted_here", FLEET_OF_ONE);
+        log.message(Level::Info, "fleet_counted_here", FLEET_OF_ONE);
     }
     greet(&gate).await;
     gate.follow(0).await;
@@ -228,7 +228,7 @@ fn export(gate: &Arc<Gate>, exporter: Option<Exporter>) -> Option<Exporting> {
     let gate = Arc::clone(gate);
     let (end, ending) = watch::channel(false);
     let sending = tokio::spawn(async move {
-        exporter.run(ending, |why| gate.log.say(Level::Warning, "traces_failed", why)).await;
+        exporter.run(ending, |why| gate.log.message(Level::Warning, "traces_failed", why)).await;
     });
     Some((end, sending))
 }
@@ -306,16 +306,16 @@ fn store(
 async fn greet(gate: &Gate) {
     if let Some(why) = gate.store.unwritable() {
         let message = format!("{why}; changes are denied until it can be written");
-        gate.log.say(Level::Error, "data_unwritable", &message);
+        gate.log.message(Level::Error, "data_unwritable", &message);
     }
     let Some(engine) = gate.store.engine() else { return };
     match engine.greet().await {
         Ok(warnings) => {
             for warning in warnings {
-                gate.log.say(Level::Warning, "store_warning", &warning.to_string());
+                gate.log.message(Level::Warning, "store_warning", &warning.to_string());
             }
         }
-        Err(fault) => gate.log.say(Level::Error, "store_unreachable", fault.label()),
+        Err(fault) => gate.log.message(Level::Error, "store_unreachable", fault.label()),
     }
 }
 
@@ -336,7 +336,7 @@ fn reload_engine_tls(gate: &Gate) {
         Err(wrong) => {
             for bad in &wrong {
                 let line = problem_of(bad).to_string();
-                gate.log.say(Level::Error, "store_certificates_refused", &line);
+                gate.log.message(Level::Error, "store_certificates_refused", &line);
             }
         }
     }

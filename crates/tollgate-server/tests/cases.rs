@@ -164,7 +164,7 @@ async fn play_one(
     let Some(mut body) = described(&event.request) else {
         // Decided all the same, so that the counts stay alike.
         wait_until(gate, expected.at_ms).await;
-        check::decide(gate, &event.request).await.tell();
+        check::decide(gate, &event.request).await.into_decided();
         return Ok(false);
     };
     wait_until(gate, expected.at_ms).await;

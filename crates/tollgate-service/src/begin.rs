@@ -44,15 +44,15 @@ pub struct WantsBody {
 pub struct WantsStore {
     call: Box<StoreCall>,
     head: Box<RequestHead>,
-    state: State,
+    state: PendingOperation,
 }
 
-/// The state in which an operation continues.
+/// The operation that a reply of the store continues.
 #[derive(Debug)]
-enum State {
-    Policy(policy::State),
-    Tenants(tenants::State),
-    Keys(keys::State),
+enum PendingOperation {
+    Policy(policy::PendingPolicyCall),
+    Tenants(tenants::PendingTenantCall),
+    Keys(keys::PendingKeyCall),
     KeyHistory(()),
     Usage(UsageFormat),
     Metrics(Format),
@@ -165,32 +165,33 @@ impl WantsStore {
     pub fn answered(self, service: &Service<'_>, reply: StoreReply) -> Next {
         let head = self.head;
         match (self.state, reply) {
-            (State::Policy(state), StoreReply::Policy(reply)) => {
+            (PendingOperation::Policy(state), StoreReply::Policy(reply)) => {
                 let step = policy::answered(service, &head, state, reply);
-                next(head, step, StoreCall::Policy, State::Policy)
+                next(head, step, StoreCall::Policy, PendingOperation::Policy)
             }
-            (State::Tenants(state), StoreReply::Tenants(reply)) => {
+            (PendingOperation::Tenants(state), StoreReply::Tenants(reply)) => {
                 let step = tenants::answered(service, &head, state, reply);
-                next(head, step, StoreCall::Tenants, State::Tenants)
+                next(head, step, StoreCall::Tenants, PendingOperation::Tenants)
             }
-            (State::Keys(keys::State::Asked), StoreReply::Keys(reply)) => {
+            (PendingOperation::Keys(keys::PendingKeyCall::Key), StoreReply::Keys(reply)) => {
                 let step = keys::answered(&head, reply);
-                next(head, step, keys::Call::of_store, State::Keys)
+                next(head, step, keys::Call::of_store, PendingOperation::Keys)
             }
-            (State::Keys(keys::State::Noting), StoreReply::Policy(PolicyReply::Noted)) => {
-                Next::Response(sent(keys::noted(), head.is_head))
-            }
-            (State::KeyHistory(()), StoreReply::Policy(reply)) => {
+            (
+                PendingOperation::Keys(keys::PendingKeyCall::Note),
+                StoreReply::Policy(PolicyReply::Noted),
+            ) => Next::Response(sent(keys::noted(), head.is_head)),
+            (PendingOperation::KeyHistory(()), StoreReply::Policy(reply)) => {
                 let step = key_history::answered(&reply);
-                next(head, step, StoreCall::Policy, State::KeyHistory)
+                next(head, step, StoreCall::Policy, PendingOperation::KeyHistory)
             }
-            (State::Usage(format), StoreReply::Usage(reply)) => {
+            (PendingOperation::Usage(format), StoreReply::Usage(reply)) => {
                 let step = usage::answered(format, reply);
-                next(head, step, StoreCall::Usage, State::Usage)
+                next(head, step, StoreCall::Usage, PendingOperation::Usage)
             }
-            (State::Metrics(format), StoreReply::Metrics(reply)) => {
+            (PendingOperation::Metrics(format), StoreReply::Metrics(reply)) => {
                 let step = metrics::answered(format, reply);
-                next(head, step, StoreCall::Metrics, State::Metrics)
+                next(head, step, StoreCall::Metrics, PendingOperation::Metrics)
             }
             _ => {
                 let answer = Wrong::StoreUnavailable.answer("the store does not answer; try again");
@@ -209,14 +210,14 @@ fn begun(service: &Service<'_>, head: Box<RequestHead>, body: Vec<u8>) -> Next {
         | Operation::ReadVersion
         | Operation::RollBack => {
             let step = policy::begin(service, &head, body);
-            next(head, step, StoreCall::Policy, State::Policy)
+            next(head, step, StoreCall::Policy, PendingOperation::Policy)
         }
         Operation::ListTenants
         | Operation::ReadTenant
         | Operation::PutTenant
         | Operation::DeleteTenant => {
             let step = tenants::begin(service, &head, body);
-            next(head, step, StoreCall::Tenants, State::Tenants)
+            next(head, step, StoreCall::Tenants, PendingOperation::Tenants)
         }
         Operation::Explain
         | Operation::ReadKey
@@ -224,19 +225,19 @@ fn begun(service: &Service<'_>, head: Box<RequestHead>, body: Vec<u8>) -> Next {
         | Operation::BlockKey
         | Operation::UnblockKey => {
             let step = keys::begin(&head, body);
-            next(head, step, keys::Call::of_store, State::Keys)
+            next(head, step, keys::Call::of_store, PendingOperation::Keys)
         }
         Operation::ReadKeyHistory => {
             let step = key_history::begin(&head);
-            next(head, step, StoreCall::Policy, State::KeyHistory)
+            next(head, step, StoreCall::Policy, PendingOperation::KeyHistory)
         }
         Operation::ReadUsage => {
             let step = usage::begin(&head);
-            next(head, step, StoreCall::Usage, State::Usage)
+            next(head, step, StoreCall::Usage, PendingOperation::Usage)
         }
         Operation::ReadMetrics => {
             let step = metrics::begin(&head);
-            next(head, step, StoreCall::Metrics, State::Metrics)
+            next(head, step, StoreCall::Metrics, PendingOperation::Metrics)
         }
         // `Allowed` has already responded to it.
         Operation::ReadOpenApi => {
@@ -250,7 +251,7 @@ fn next<C, S>(
     head: Box<RequestHead>,
     step: Step<C, S>,
     call_of: impl FnOnce(C) -> StoreCall,
-    state_of: impl FnOnce(S) -> State,
+    state_of: impl FnOnce(S) -> PendingOperation,
 ) -> Next {
     match step {
         Step::Response(answer) => Next::Response(sent(answer, head.is_head)),

@@ -20,7 +20,7 @@ use crate::store::key_history::KeyChange;
 
 /// The used quota of a key under a rule, as JSON.
 #[derive(Serialize)]
-struct State<'a> {
+struct KeyStateReport<'a> {
     rule: &'a str,
     /// The hash of the key in responses and logs.
     pk: String,
@@ -128,7 +128,7 @@ pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
     let (quotas, words) = used(policy, key, state);
     let (pk, at_ms) = (pk_text(key.pk(policy)), millis(state.at));
     let policy_version = state.version;
-    let state = State { rule, pk, at_ms, blocked_until_ms, policy_version, quotas, words };
+    let state = KeyStateReport { rule, pk, at_ms, blocked_until_ms, policy_version, quotas, words };
     serde_json::to_string(&state).unwrap_or_default()
 }
 

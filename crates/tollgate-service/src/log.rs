@@ -152,11 +152,12 @@ impl Share {
 #[derive(Debug)]
 pub struct Sampler {
     share: Share,
-    kinds: [State; Kind::COUNT],
+    kinds: [SampledKind; Kind::COUNT],
 }
 
+/// The lines of one kind that were written and dropped.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct SampledKind {
     /// The part of a line that is due, in units of 1/`of`.
     due: u32,
     second: u64,
@@ -170,7 +171,7 @@ impl Sampler {
     pub const fn new(share: Share) -> Self {
         // The first of a kind is written.
         let due = share.of.saturating_sub(share.written);
-        let state = State { due, second: 0, written_in_second: 0, dropped: 0 };
+        let state = SampledKind { due, second: 0, written_in_second: 0, dropped: 0 };
         Self { share, kinds: [state; Kind::COUNT] }
     }
 

@@ -110,7 +110,7 @@ struct Seen {
     suspects: u32,
     given_up: u32,
     went_on: u32,
-    stood_in: u32,
+    waited_in: u32,
 }
 
 impl World {
@@ -193,7 +193,7 @@ impl World {
         denials.close(policy, &client.plan);
         let times = (client.came_at, self.now);
         if denials.overrules_failure(policy, &mut client.plan, times) {
-            self.seen.stood_in += 1;
+            self.seen.waited_in += 1;
             client.drive.as_mut().unwrap().withdraw();
             assert!(!client.is_allowed(policy), "a denial decides");
             return self.pump(i);
@@ -378,8 +378,8 @@ fn every_schedule_keeps_the_laws() {
         world.judge(seed);
         seen = world.seen;
     }
-    let Seen { denied_from_memory, suspects, given_up, went_on, stood_in } = seen;
-    let least = [denied_from_memory, suspects, given_up, went_on, stood_in].into_iter().min();
+    let Seen { denied_from_memory, suspects, given_up, went_on, waited_in } = seen;
+    let least = [denied_from_memory, suspects, given_up, went_on, waited_in].into_iter().min();
     assert!(least > Some(100), "{seen:?}");
 }
 

@@ -26,14 +26,14 @@ fn key(rule: &str, parts: &[&str]) -> RuleKey {
 }
 
 /// The content of an event: the operation, and until when the key is blocked.
-type Said = Option<(&'static str, Option<u64>)>;
+type EventContent = Option<(&'static str, Option<u64>)>;
 
 /// Carries `call` out; `count` is the reply of the key's count.
 fn carried_out(
     policy: &Policy,
     call: &KeyCall,
     mut count: impl FnMut(Vec<u8>) -> Vec<u8>,
-) -> (StoreReply, Said) {
+) -> (StoreReply, EventContent) {
     let look = async |_| panic!("nothing is to be explained");
     let count = |asked: OperatorRequest| core::future::ready(Ok(count(asked.request)));
     let done = pin!(key_work::carry_out(policy, call, look, count));
@@ -44,7 +44,7 @@ fn carried_out(
 }
 
 /// Carries `call` out on `counts`; returns the reply, and the content of the event.
-fn done(counts: &mut Counts, call: &KeyCall) -> (KeyReply, Said) {
+fn done(counts: &mut Counts, call: &KeyCall) -> (KeyReply, EventContent) {
     let count = |request: Vec<u8>| counts.operate(&request, NOW).unwrap().reply;
     let (reply, event) = carried_out(&policy(), call, count);
     let StoreReply::Keys(reply) = reply else { panic!("{reply:?}") };

@@ -55,8 +55,8 @@ export const isFetcher = (value) => typeof value?.fetch === "function";
 export function whenSettled(promise) {
   const number = ++lastNumber;
   promise.then(
-    (value) => globalThis.tollgateTold(number, value),
-    (error) => globalThis.tollgateTold(number, error),
+    (value) => globalThis.tollgateSettled(number, value),
+    (error) => globalThis.tollgateSettled(number, error),
   );
   return number;
 }
@@ -265,7 +265,7 @@ class Bell {
   }
 
   /** Until it rings, or for at most this long. */
-  async heard(milliseconds) {
+  async ringsWithin(milliseconds) {
     let wake;
     let timer;
     const rung = new Promise((resolve) => {

@@ -52,7 +52,7 @@ fn at_most_one_rule(text: &str, policy: &Policy) {
             for value in &words {
                 let next = words.get(i + 1).unwrap_or(key);
                 for entries in [vec![(*key, *value)], vec![(*key, *value), (*next, *value)]] {
-                    let asked = Asked { domain, entries };
+                    let asked = DescriptorRequest { domain, entries };
                     policy.plan(&asked, &mut plan);
                     let rules = plan.outcome(policy).rules().count();
                     assert!(rules <= 1, "{rules} rules are for {:?} of {domain}", asked.entries);
@@ -63,12 +63,12 @@ fn at_most_one_rule(text: &str, policy: &Policy) {
 }
 
 /// One descriptor, without other facts.
-struct Asked<'w> {
+struct DescriptorRequest<'w> {
     domain: &'w str,
     entries: Vec<(&'w str, &'w str)>,
 }
 
-impl Facts for Asked<'_> {
+impl Facts for DescriptorRequest<'_> {
     fn method(&self) -> Cow<'_, [u8]> {
         Cow::default()
     }

@@ -74,13 +74,13 @@ pub fn check(names: &[&str], bytes: &[u8]) {
 /// The result of reading a log.
 #[derive(Debug, PartialEq)]
 struct Read {
-    records: Vec<Told>,
+    records: Vec<OwnedRecord>,
     counts: Counts,
 }
 
 /// A record that owns its texts.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct OwnedRecord {
     unix_ns: u64,
     is_whole_second: bool,
     status: Option<u16>,
@@ -94,9 +94,9 @@ impl Read {
         let mut reader = Reader::new(f, wanted.clone(), limits)?;
         let mut records = vec![];
         for piece in log.chunks(piece) {
-            reader.feed(piece, &mut |record| records.push(Told::new(&record)))?;
+            reader.feed(piece, &mut |record| records.push(OwnedRecord::new(&record)))?;
         }
-        reader.finish(&mut |record| records.push(Told::new(&record)))?;
+        reader.finish(&mut |record| records.push(OwnedRecord::new(&record)))?;
         let counts = reader.counts().clone();
         assert_eq!(counts.bytes, log.len() as u64);
         Ok(Self { records, counts })
@@ -126,7 +126,7 @@ impl Read {
     }
 }
 
-impl Told {
+impl OwnedRecord {
     fn new(record: &Record<'_>) -> Self {
         let client = record.client.map(|client| match client {
             Client::Address(address) => address.to_string(),

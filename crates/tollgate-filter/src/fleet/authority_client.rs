@@ -44,14 +44,15 @@ pub struct AuthorityClient<H> {
     host: H,
     root: u32,
     timer: Rc<Timer<H>>,
-    state: Cell<Option<State<H>>>,
+    state: Cell<Option<AuthorityExchange<H>>>,
     in_flight: InFlightMarker,
     /// The value in the gauge, and the gauge: a later policy may have none.
     reported: Cell<i64>,
     gauge: Cell<Option<u32>>,
 }
 
-struct State<H> {
+/// The lease requests in flight and those that wait, and when the next one may be sent.
+struct AuthorityExchange<H> {
     circuit_breaker: CircuitBreaker,
     /// Each call with its deadline.
     calls: SlabMap<u64, (Timestamp, LeaseRequest<H>)>,
@@ -68,7 +69,7 @@ struct State<H> {
 impl<H: Proxy> AuthorityClient<H> {
     /// The exchange of the root of this number, with no lease requests yet.
     pub fn new(host: H, root: u32, timer: Rc<Timer<H>>) -> Self {
-        let state = State {
+        let state = AuthorityExchange {
             circuit_breaker: CircuitBreaker::default(),
             calls: SlabMap::new(),
             waiters: LeaseWaiters::default(),
@@ -89,7 +90,7 @@ impl<H: Proxy> AuthorityClient<H> {
 
     /// Acts on the state. `act` must not make a host call: if the host called back, it would find
     /// no state.
-    fn with<R>(&self, act: impl FnOnce(&mut State<H>) -> R) -> Option<R> {
+    fn with<R>(&self, act: impl FnOnce(&mut AuthorityExchange<H>) -> R) -> Option<R> {
         let mut state = self.state.take();
         let result = state.as_mut().map(act);
         self.state.set(state);
@@ -385,7 +386,7 @@ impl<H: Proxy> AuthorityClient<H> {
     }
 }
 
-impl<H> State<H> {
+impl<H> AuthorityExchange<H> {
     /// True when one more lease request may be in flight.
     fn has_room(&self, now: Timestamp) -> bool {
         self.calls.len() < MAX_CALLS && self.overloaded_until <= now

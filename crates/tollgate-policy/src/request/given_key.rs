@@ -256,7 +256,7 @@ impl Policy {
         value: &str,
         out: &mut Vec<u8>,
     ) -> Result<bool, &'static str> {
-        let mut request = |facts: Given<'_>| {
+        let mut request = |facts: OnePartRequest<'_>| {
             let mut buffers = Buffers::default();
             let request = Request::new(&facts, &self.settings, &mut buffers);
             if rule.reads_in_dispute(part, request.paths()) {
@@ -264,7 +264,7 @@ impl Policy {
             }
             write_part(part, rule, &request, out).map_err(|_| UNREADABLE)
         };
-        let (none, text) = (Given::default(), Some(value.as_bytes()));
+        let (none, text) = (OnePartRequest::default(), Some(value.as_bytes()));
         let About { reads, spelling, .. } = part.source.about();
         match reads {
             Fact::Path if spelling == Spelling::Segment => {
@@ -277,23 +277,26 @@ impl Policy {
                 out.extend_from_slice(&segment);
                 Ok(!segment.is_empty())
             }
-            Fact::Method => request(Given { method: text, ..none }),
-            Fact::Path => request(Given { target: Some(value.into()), ..none }),
+            Fact::Method => request(OnePartRequest { method: text, ..none }),
+            Fact::Path => request(OnePartRequest { target: Some(value.into()), ..none }),
             Fact::Query(name) => {
                 let target = format!("/?{}={}", escaped(name), escaped(value));
-                request(Given { target: Some(target), ..none })
+                request(OnePartRequest { target: Some(target), ..none })
             }
-            Fact::Host => request(Given { host: text, ..none }),
-            Fact::Header(name) => request(Given { header: Some((name, value.into())), ..none }),
-            Fact::Cookie(name) => {
-                request(Given { header: Some(("cookie", cookie(name, value).into())), ..none })
+            Fact::Host => request(OnePartRequest { host: text, ..none }),
+            Fact::Header(name) => {
+                request(OnePartRequest { header: Some((name, value.into())), ..none })
             }
+            Fact::Cookie(name) => request(OnePartRequest {
+                header: Some(("cookie", cookie(name, value).into())),
+                ..none
+            }),
             Fact::Route
             | Fact::Claim(_)
             | Fact::Descriptor(_)
             | Fact::Metadata(_)
             | Fact::Certificate(_)
-            | Fact::Cloudflare(_) => request(Given { fact: Some((reads, value)), ..none }),
+            | Fact::Cloudflare(_) => request(OnePartRequest { fact: Some((reads, value)), ..none }),
             Fact::Client => {
                 let address: IpAddr = value.parse().map_err(|_| "is not an address")?;
                 let prefixes = part.prefixes(self.settings.spec.prefixes);
@@ -327,7 +330,7 @@ fn cookie(name: &str, value: &str) -> String {
 
 /// A request with only one part of a key.
 #[derive(Default)]
-struct Given<'a> {
+struct OnePartRequest<'a> {
     method: Option<&'a [u8]>,
     target: Option<String>,
     host: Option<&'a [u8]>,
@@ -336,14 +339,14 @@ struct Given<'a> {
     fact: Option<(Fact<'a>, &'a str)>,
 }
 
-impl Given<'_> {
+impl OnePartRequest<'_> {
     fn fact(&self, is: impl FnOnce(&Fact<'_>) -> bool) -> Option<Cow<'_, [u8]>> {
         let (_, value) = self.fact.filter(|(fact, _)| is(fact))?;
         Some(value.as_bytes().into())
     }
 }
 
-impl Facts for Given<'_> {
+impl Facts for OnePartRequest<'_> {
     fn method(&self) -> Cow<'_, [u8]> {
         self.method.unwrap_or(b"GET").into()
     }

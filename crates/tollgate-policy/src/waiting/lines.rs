@@ -322,8 +322,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
 
     /// Processes the deadline of a waiter.
     pub(super) fn give_up(&mut self, ticket: u64, now: Timestamp) -> Option<Due<T>> {
-        let stood_in = self.lines.get(&self.waiters.get(&ticket)?.line);
-        let waited_for_place = stood_in.and_then(Line::pace).is_some_and(Pace::is_out_of_places);
+        let waited_in = self.lines.get(&self.waiters.get(&ticket)?.line);
+        let waited_for_place = waited_in.and_then(Line::pace).is_some_and(Pace::is_out_of_places);
         let waiter = self.remove_waiter(ticket, now, None)?;
         if waited_for_place {
             return Some(Due::Over(waiter.value, Full::NoPlace));

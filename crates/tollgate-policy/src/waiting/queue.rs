@@ -31,7 +31,7 @@ pub(super) const SOONEST_RETURN: Span = Span::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(super) u64);
 
-/// What a request that waits for its turn brings to a line.
+/// A request that joins a line to wait for its turn.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRequest<K> {
     /// The name of the line: one key, and one rule with its quotas.
@@ -46,7 +46,7 @@ pub struct TurnRequest<K> {
     pub bytes: usize,
 }
 
-/// What a request with a place in a `leaky-queue` brings to a line.
+/// A request with a place in a `leaky-queue` that joins a line.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaceRequest<K> {
     /// The name of the line: a key and a cost; `None` when the request has more than one such time,
@@ -235,7 +235,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         let name = (turn_request.key, None);
         let pace = self.decided_again(ticket, &name, pace);
         let mut waiter = self.remove_waiter(ticket.0, now, None).ok_or(None)?;
-        let stood_in = waiter.line;
+        let waited_in = waiter.line;
         let known = self.by_key.get(&name).copied();
         let fits_at = pace.fits_at(0, turn_request.cost); // those who came later are not ahead
         let wait = fits_at.since(now).max(SOONEST_RETURN);
@@ -259,7 +259,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         waiter.rank = turn_request.rank;
         waiter.bytes = turn_request.bytes.saturating_add(WAITER_BYTES);
         self.set_pace(waiter.line, Some(pace));
-        let is_first = waiter.line == stood_in;
+        let is_first = waiter.line == waited_in;
         self.stand(ticket.0, waiter, now, is_first);
         Ok(())
     }

@@ -53,7 +53,7 @@ pub struct Decision {
 
 impl Decision {
     /// Returns the decision for the caller: the charges are kept.
-    pub fn tell(self) -> Decided {
+    pub fn into_decided(self) -> Decided {
         self.charges.keep();
         self.decided
     }
@@ -86,13 +86,13 @@ pub async fn decide_within(gate: &Arc<Gate>, facts: &impl Facts, patience: Span)
         return decide_now(gate, facts, patience).await;
     };
     let decision = span.within(Box::pin(decide_now(gate, facts, patience))).await;
-    tell_trace(gate, &decision, &mut span);
+    trace_decision(gate, &decision, &mut span);
     decision
 }
 
 /// Records the decision in a trace: the deciding rules, and of the key only the hash that is also
 /// in the log.
-fn tell_trace(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
+fn trace_decision(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
     let policy = &*decision.active.policy;
     let outcome = decision.decided.plan.outcome(policy);
     let word = match outcome.final_disposition() {
@@ -101,8 +101,8 @@ fn tell_trace(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
         Disposition::Delay(_) => "delay",
         Disposition::Deny { .. } | Disposition::Retry(_) => "deny",
     };
-    span.say("tollgate.decision", word);
-    span.say("tollgate.policy_version", decision.active.version);
+    span.set_attribute("tollgate.decision", word);
+    span.set_attribute("tollgate.policy_version", decision.active.version);
     let (mut names, mut results, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     // First the one that denies, so that those in shadow mode hide nothing.
     let shadows = outcome.deny_matches().filter(|matched| !matched.rule.is_enforced);
@@ -114,24 +114,24 @@ fn tell_trace(gate: &Gate, decision: &Decision, span: &mut ActiveSpan) {
             keys.push(String::new()); // it has no key
         }
     }
-    for said in outcome.decisions().take(MAX_TRACED_RULES) {
-        let name = policy.rules().get(said.rule).map(|rule| rule.name().to_owned());
+    for decided in outcome.decisions().take(MAX_TRACED_RULES) {
+        let name = policy.rules().get(decided.rule).map(|rule| rule.name().to_owned());
         names.push(name.unwrap_or_default());
-        results.push(said.result.label().to_owned());
+        results.push(decided.result.label().to_owned());
         // Without a secret the hash could be guessed.
         if !gate.hash_key.is_empty() {
-            let key = said.partition.and_then(|i| outcome.partition_key_hash(i));
+            let key = decided.partition.and_then(|i| outcome.partition_key_hash(i));
             keys.push(key.unwrap_or_default());
         }
     }
-    span.say("tollgate.rules", names);
-    span.say("tollgate.results", results);
+    span.set_attribute("tollgate.rules", names);
+    span.set_attribute("tollgate.results", results);
     if !keys.is_empty() {
-        span.say("tollgate.pk", keys);
+        span.set_attribute("tollgate.pk", keys);
     }
     let waited_ms = decision.decided.waited.as_millis_ceil();
     if waited_ms > 0 {
-        span.say("tollgate.waited_ms", waited_ms);
+        span.set_attribute("tollgate.waited_ms", waited_ms);
     }
     if decision.is_overload {
         span.fail();

@@ -143,11 +143,11 @@ impl<'a> Waiter<'a> {
 
     /// The place where the request continues to wait after it was decided again; `None` if it has
     /// its decision.
-    fn decided_again(&mut self, place: &WaitingSlot<'_>, stood_in: Turn) -> Option<Turn> {
+    fn decided_again(&mut self, place: &WaitingSlot<'_>, waited_in: Turn) -> Option<Turn> {
         let times = (self.done.waited, self.gate.clock.now());
         let mut queue = self.gate.lines.queue();
         let ticket = place.ticket;
-        self.waiting().decided_again(&mut queue, self.policy, self.plan, (ticket, stood_in), times)
+        self.waiting().decided_again(&mut queue, self.policy, self.plan, (ticket, waited_in), times)
     }
 
     /// How long it has waited, and how long it may still wait.

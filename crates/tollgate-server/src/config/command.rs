@@ -25,7 +25,7 @@ pub enum Command {
     /// The configuration is wrong.
     Wrong(Problems),
     /// Print this text, and exit with this status: the help, or a misuse of the command line.
-    Say(String, u8),
+    Print(String, u8),
 }
 
 /// Reads the command line, the environment and the file.
@@ -38,7 +38,7 @@ pub fn command(
         Ok(matches) => matches,
         Err(error) => {
             let status = u8::try_from(error.exit_code()).unwrap_or(2);
-            return Command::Say(error.render().to_string(), status);
+            return Command::Print(error.render().to_string(), status);
         }
     };
     let flag = |name: &str| matches.get_one::<String>(name).cloned();

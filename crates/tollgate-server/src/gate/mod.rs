@@ -58,10 +58,10 @@ pub struct Gate {
     pub(crate) fleet_secret: Option<[u8; 16]>,
     sampler: Mutex<Sampler>,
     failures: Mutex<(u64, u64)>,
-    misled_said_ms: Mutex<u64>,
-    certificate_said_ms: Mutex<u64>,
-    report_said_ms: Mutex<u64>,
-    limit_said_ms: Mutex<u64>,
+    misled_logged_ms: Mutex<u64>,
+    certificate_logged_ms: Mutex<u64>,
+    report_logged_ms: Mutex<u64>,
+    limit_logged_ms: Mutex<u64>,
     /// The sender of spans, if traces are configured; set before the first request.
     pub(crate) traces: OnceLock<Traces>,
     /// The counters of the listeners: see [`ServerCounts`].
@@ -140,10 +140,10 @@ impl Gate {
             fleet_secret: parts.fleet_secret,
             sampler: Mutex::new(Sampler::new(parts.log_share)),
             failures: Mutex::default(),
-            misled_said_ms: Mutex::default(),
-            certificate_said_ms: Mutex::default(),
-            report_said_ms: Mutex::default(),
-            limit_said_ms: Mutex::default(),
+            misled_logged_ms: Mutex::default(),
+            certificate_logged_ms: Mutex::default(),
+            report_logged_ms: Mutex::default(),
+            limit_logged_ms: Mutex::default(),
             traces: OnceLock::new(),
             traffic: Traffic::default(),
         })
@@ -223,7 +223,7 @@ impl Gate {
     /// Counts that a client had no certificate that is accepted; logs it now and then.
     pub(crate) fn note_certificate(&self, why: &dyn std::fmt::Display) {
         let count = self.traffic.certificates_refused.fetch_add(1, Ordering::Relaxed);
-        if self.is_line_due(&self.certificate_said_ms, BETWEEN_LINES_MS) {
+        if self.is_line_due(&self.certificate_logged_ms, BETWEEN_LINES_MS) {
             let count = count.saturating_add(1);
             let fields = [("count", count.into()), ("last", why.to_string().into())];
             self.log.event(Level::Warning, "client_certificate_refused", &fields);
@@ -244,7 +244,7 @@ impl Gate {
     /// Counts that a proxy did not describe the request that it holds; logs it now and then.
     pub(crate) fn note_misled(&self, protocol: &str, why: &str) {
         let count = self.traffic.misled.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if !self.is_line_due(&self.misled_said_ms, BETWEEN_LINES_MS) {
+        if !self.is_line_due(&self.misled_logged_ms, BETWEEN_LINES_MS) {
             return;
         }
         let fields = [("protocol", protocol.into()), ("count", count.into()), ("last", why.into())];
@@ -255,7 +255,7 @@ impl Gate {
     /// logs it at most once a minute.
     pub(crate) fn note_report_denied(&self, rule: &str, hits: u64, hint: &'static str) {
         let count = self.traffic.reports_denied.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if self.is_line_due(&self.report_said_ms, BETWEEN_HINTS_MS) {
+        if self.is_line_due(&self.report_logged_ms, BETWEEN_HINTS_MS) {
             let fields = [
                 ("rule", rule.into()),
                 ("hits", hits.into()),
@@ -270,7 +270,7 @@ impl Gate {
     /// minute.
     pub(crate) fn note_limit_ignored(&self, limit: &str) {
         let count = self.traffic.limits_ignored.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if self.is_line_due(&self.limit_said_ms, BETWEEN_HINTS_MS) {
+        if self.is_line_due(&self.limit_logged_ms, BETWEEN_HINTS_MS) {
             let hint =
                 "limits are the policy's; leave it out of the descriptor, and give the rule a tier";
             let fields = [("limit", limit.into()), ("count", count.into()), ("hint", hint.into())];

@@ -26,7 +26,7 @@ pub(super) async fn answer(
     if decision.is_overload {
         return Err(overloaded());
     }
-    let (said, delay) = {
+    let (reply, delay) = {
         let outcome = decision.decided.plan.outcome(&decision.active.policy);
         match outcome.final_disposition() {
             Disposition::Allow => (allowed(&outcome), Span::ZERO),
@@ -37,7 +37,7 @@ pub(super) async fn answer(
         }
     };
     decision.wait(delay).await;
-    Ok(said)
+    Ok(reply)
 }
 
 fn allowed(outcome: &Outcome<'_>) -> Vec<u8> {

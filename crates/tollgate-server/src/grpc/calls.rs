@@ -97,10 +97,10 @@ pub async fn respond(
     let span = traces.and_then(|traces| traces.request(traced(&request)?, request.headers()));
     let Some(mut span) = span else { return respond_to(http, peer, request).await };
     let response = span.within(Box::pin(respond_to(http, peer, request))).await?;
-    span.say("http.response.status_code", u64::from(response.status().as_u16()));
+    span.set_attribute("http.response.status_code", u64::from(response.status().as_u16()));
     let code = response.headers().get("grpc-status").and_then(|code| code.to_str().ok());
     if let Some(code) = code.and_then(|code| code.parse::<u64>().ok()) {
-        span.say("rpc.grpc.status_code", code);
+        span.set_attribute("rpc.grpc.status_code", code);
     }
     if response.status().is_server_error() || code.is_some() {
         span.fail();

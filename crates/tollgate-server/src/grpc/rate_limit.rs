@@ -46,9 +46,9 @@ pub(super) async fn answer(
     for (descriptor, decision) in request.descriptors.iter().zip(&decisions) {
         note(gate, descriptor, decision);
     }
-    let (said, delay) = said(&decisions);
+    let (reply, delay) = reply(&decisions);
     join_all(decisions.into_iter().map(|decision| decision.wait(delay))).await;
-    Ok(said)
+    Ok(reply)
 }
 
 /// Decides one descriptor.
@@ -61,7 +61,7 @@ async fn one(
     check::decide_within(gate, &Descriptor { request, index }, patience).await
 }
 
-/// What to do about reports that a rule with a count denied.
+/// The advice about reports that a rule with a count denied.
 const REPORT_COST: &str = "none of these hits was charged; where they were used already, give the rule \"cost\": \"reported\"";
 /// The same for a rule that denies without a count.
 const EXCLUDE_REPORTS: &str = "none of these hits was charged; where they were used already, exclude them from the rule with \"unless\"";
@@ -74,7 +74,7 @@ fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
     if let Some(limit) = &descriptor.limit {
         let requested = requested(limit);
         let takes_it = |quota: &CompiledQuota| requested.is_some_and(|limit| quota.takes(&limit));
-        let mut quotas = outcome.decisions().flat_map(|said| said.set.quotas());
+        let mut quotas = outcome.decisions().flat_map(|rule| rule.set.quotas());
         if !quotas.any(takes_it) {
             gate.note_limit_ignored(&limit.to_string());
         }
@@ -82,19 +82,19 @@ fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
     if descriptor.hits <= 1 {
         return;
     }
-    let denies = |said: &RuleDecision<'_>| said.is_binding && said.result.denies();
+    let denies = |rule: &RuleDecision<'_>| rule.is_binding && rule.result.denies();
     if let Some(matched) = outcome.denied_by() {
         return gate.note_report_denied(matched.rule.name(), descriptor.hits, EXCLUDE_REPORTS);
     }
     let rules = outcome.decisions().filter(denies);
-    let mut rules = rules.filter_map(|said| policy.rules().get(said.rule));
+    let mut rules = rules.filter_map(|decided| policy.rules().get(decided.rule));
     if let Some(rule) = rules.find(|rule| !rule.is_reported()) {
         gate.note_report_denied(rule.name(), descriptor.hits, REPORT_COST);
     }
 }
 
 /// The response, and how long to wait before it.
-fn said(decisions: &[Decision]) -> (Vec<u8>, Span) {
+fn reply(decisions: &[Decision]) -> (Vec<u8>, Span) {
     let outcomes: Vec<Outcome<'_>> = decisions
         .iter()
         .map(|decision| decision.decided.plan.outcome(&decision.active.policy))
@@ -109,12 +109,12 @@ fn said(decisions: &[Decision]) -> (Vec<u8>, Span) {
             body = message_of(outcome);
         }
         outcome.headers(&mut |name, value| {
-            let is_said = match name {
+            let is_sent = match name {
                 "content-type" => index == lead && !body.is_empty(),
                 "ratelimit" | "ratelimit-policy" => index == lead || is_list,
                 _ => index == lead,
             };
-            if is_said {
+            if is_sent {
                 fields.push((name, value.to_owned()));
             }
         });

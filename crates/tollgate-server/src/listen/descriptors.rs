@@ -33,7 +33,7 @@ pub(crate) fn connections(log: &Log, config: &Config) -> Result<usize, String> {
              machine gives {given} file descriptors, of which the server itself needs {own}; raise \
              LimitNOFILE, or lower max_connections"
         );
-        log.say(Level::Warning, "few_descriptors", &message);
+        log.message(Level::Warning, "few_descriptors", &message);
     }
     Ok(wanted.min(room))
 }

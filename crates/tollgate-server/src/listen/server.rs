@@ -165,7 +165,7 @@ async fn reload_certificates(tls: Option<Arc<Tls>>, gate: &Gate) {
     let reloaded = tokio::task::spawn_blocking(move || tls.reload()).await;
     match reloaded.unwrap_or_else(|why| Err(why.to_string())) {
         Ok(()) => gate.log.event(Level::Info, "certificates_reloaded", &[]),
-        Err(why) => gate.log.say(Level::Error, "certificates_refused", &why),
+        Err(why) => gate.log.message(Level::Error, "certificates_refused", &why),
     }
 }
 
@@ -215,7 +215,7 @@ impl Acceptor {
             match listener.accept().await {
                 Ok((stream, peer)) => self.begin(stream, peer.ip()),
                 Err(why) => {
-                    self.http.gate.log.say(Level::Error, "accept_failed", &why.to_string());
+                    self.http.gate.log.message(Level::Error, "accept_failed", &why.to_string());
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }

@@ -104,7 +104,7 @@ pub async fn answer(
             Next::Store(wants) => {
                 let reply = ask(gate, wants.call()).await;
                 if let StoreReply::Failed(why) = &reply {
-                    gate.log.say(Level::Error, "operator_request_failed", why);
+                    gate.log.message(Level::Error, "operator_request_failed", why);
                 }
                 wants.answered(&service(&active, &file, gate, &objections), reply)
             }

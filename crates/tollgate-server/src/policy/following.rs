@@ -46,12 +46,13 @@ pub struct Following {
     is_on: bool,
     has_secret: bool,
     spoken: ProtocolRestrictions,
-    state: RwLock<State>,
+    state: RwLock<FollowedPolicy>,
     asking: tokio::sync::Mutex<()>,
 }
 
+/// The policy in force, and the result of the last check for another one.
 #[derive(Debug)]
-struct State {
+struct FollowedPolicy {
     file: Arc<File>,
     active: Arc<Active>,
     checked_at_ms: Option<u64>,
@@ -81,7 +82,7 @@ impl Following {
         let active = Arc::new(of_file(&file, is_on));
         let mut fleet = FleetPolicies::default();
         fleet.follow(&active.policy, Timestamp::ZERO);
-        let state = State {
+        let state = FollowedPolicy {
             file: Arc::new(file),
             active,
             fleet,
@@ -161,7 +162,7 @@ impl Following {
         match self.ask(store, generation, now_ms).await {
             Ok(current) => self.take(&current, hash_key, log, now_ms),
             Err(why) => {
-                log.say(Level::Error, "policy_check_failed", &why);
+                log.message(Level::Error, "policy_check_failed", &why);
                 self.write().failure = Some((now_ms, why));
             }
         }
@@ -221,7 +222,7 @@ impl Following {
             Some(Err(problems)) => {
                 let prefix = format!("policy {} cannot be enforced: ", current.version);
                 health::log_each(&problems, &prefix, &mut |line| {
-                    log.say(Level::Error, "policy_refused", line);
+                    log.message(Level::Error, "policy_refused", line);
                 });
                 let last = state.active.counted_as(current.generation, state.active.version);
                 state.enforce(last, changed_at_ms);
@@ -235,15 +236,15 @@ impl Following {
         let prefix = format!("policy {version}: ");
         let warnings = active::warnings(policy, self.has_secret, self.spoken);
         health::log_each(&warnings, &prefix, &mut |line| {
-            log.say(Level::Warning, "policy_warning", line);
+            log.message(Level::Warning, "policy_warning", line);
         });
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, FollowedPolicy> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, FollowedPolicy> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -251,7 +252,7 @@ impl Following {
 /// The time from one check to the next, unless the check failed or nothing ran.
 const CHECKED_WITHIN_MS: u64 = 5_000;
 
-impl State {
+impl FollowedPolicy {
     /// Enforces `active`, in force since `changed_at_ms`.
     fn enforce(&mut self, active: Active, changed_at_ms: u64) {
         self.fleet.follow(&active.policy, Timestamp::from_millis(changed_at_ms));

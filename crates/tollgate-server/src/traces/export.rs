@@ -77,9 +77,9 @@ impl Exporter {
     }
 
     /// Sends spans until the server ends, and then those that have arrived by then, without a
-    /// pause; a failure after that is the last one. `say` gets failures, at most once for each
+    /// pause; a failure after that is the last one. `report` gets failures, at most once for each
     /// pause.
-    pub(crate) async fn run(mut self, mut end: watch::Receiver<bool>, say: impl Fn(&str)) {
+    pub(crate) async fn run(mut self, mut end: watch::Receiver<bool>, report: impl Fn(&str)) {
         let mut pause = PAUSE;
         loop {
             let batch = self.gather(&mut end).await;
@@ -95,7 +95,7 @@ impl Exporter {
                 }
                 Err(why) => {
                     self.tally.add_dropped(batch.len());
-                    say(&why);
+                    report(&why);
                     if *end.borrow() {
                         return self.tally.add_dropped(self.records.len());
                     }

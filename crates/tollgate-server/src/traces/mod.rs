@@ -189,7 +189,7 @@ impl ActiveSpan {
     }
 
     /// Adds an attribute.
-    pub(crate) fn say(&mut self, name: &'static str, value: impl Into<Value>) {
+    pub(crate) fn set_attribute(&mut self, name: &'static str, value: impl Into<Value>) {
         self.record.attributes.push(Attribute { name, value: value.into() });
     }
 
@@ -223,7 +223,7 @@ impl Observer for Traces {
         let Some(first) = requests.next() else { return };
         let ended_ns = self.now_ns();
         let took_ns = u64::try_from(trip.took.as_nanos()).unwrap_or(u64::MAX);
-        let say = |name, value| Attribute { name, value };
+        let attribute = |name, value| Attribute { name, value };
         self.record(Record {
             at: Parent { trace: first.trace, span: self.span_id() },
             above: Some(first.span),
@@ -232,9 +232,9 @@ impl Observer for Traces {
             began_ns: ended_ns.saturating_sub(took_ns),
             ended_ns,
             attributes: vec![
-                say("db.system.name", Value::Text("redis".into())),
-                say("tollgate.store.result", Value::Text(trip.result.into())),
-                say("tollgate.store.answered", trip.answered.into()),
+                attribute("db.system.name", Value::Text("redis".into())),
+                attribute("tollgate.store.result", Value::Text(trip.result.into())),
+                attribute("tollgate.store.answered", trip.answered.into()),
             ],
             links: requests.take(MAX_LINKS).collect(),
             is_failed: false,

@@ -30,7 +30,7 @@ const MAX_PART: usize = 1024;
 /// The longest time that a key is blocked for: a year of 366 days.
 const MAX_BLOCK_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-type Next = Step<Call, State>;
+type Next = Step<Call, PendingKeyCall>;
 
 /// A call to the store.
 pub(crate) enum Call {
@@ -40,13 +40,13 @@ pub(crate) enum Call {
     Note(KeyRow),
 }
 
-/// The state in which an operation continues.
+/// The call to the store whose reply continues an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum PendingKeyCall {
     /// The operation on the key was requested.
-    Asked,
+    Key,
     /// The operation is done, and its entry in the history was requested.
-    Noting,
+    Note,
 }
 
 impl Call {
@@ -62,7 +62,7 @@ impl Call {
 /// Begins an operation on a key.
 pub(crate) fn begin(head: &RequestHead, body: Vec<u8>) -> Next {
     match call(head, body) {
-        Ok(call) => Step::Ask(Call::Key(call), State::Asked),
+        Ok(call) => Step::Ask(Call::Key(call), PendingKeyCall::Key),
         Err(answer) => Step::Response(answer),
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn answered(head: &RequestHead, reply: KeyReply) -> Next {
                 _ => KeyAct::Reset,
             };
             let row = KeyRow { at_ms: head.now_ms, act, actor: head.actor.clone(), change };
-            return Step::Ask(Call::Note(row), State::Noting);
+            return Step::Ask(Call::Note(row), PendingKeyCall::Note);
         }
         KeyReply::NoRule => {
             Wrong::NotFound.answer("the policy has no rule of this name that counts")

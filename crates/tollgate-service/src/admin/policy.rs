@@ -34,11 +34,11 @@ const MAX_ROWS: u64 = 100;
 /// The version in a body that rolls back.
 const TO: &str = "to";
 
-type Next = Step<PolicyCall, State>;
+type Next = Step<PolicyCall, PendingPolicyCall>;
 
-/// The state in which an operation continues.
+/// The call to the store whose reply continues an operation.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum PendingPolicyCall {
     /// The policy in force was requested.
     Current {
         /// The store has the text of the deployed file, or it was sent to the store.
@@ -76,7 +76,7 @@ fn begun(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Result<Nex
         Operation::ReadVersion => {
             // A name that is not a number names no version.
             let number = digits(&head.parameter).ok_or_else(no_version)?;
-            return Ok(Step::Ask(PolicyCall::Version { number }, State::Version));
+            return Ok(Step::Ask(PolicyCall::Version { number }, PendingPolicyCall::Version));
         }
         Operation::PutPolicy => ReadPurpose::Put(json_body::document(service, body)?),
         Operation::DeletePolicy => ReadPurpose::Delete,
@@ -94,30 +94,30 @@ fn begun(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Result<Nex
 pub(crate) fn answered(
     service: &Service<'_>,
     head: &RequestHead,
-    state: State,
+    state: PendingPolicyCall,
     reply: PolicyReply,
 ) -> Next {
     let step = match (state, reply) {
-        (State::Current { has_text: false, wants }, PolicyReply::SendText) => {
+        (PendingPolicyCall::Current { has_text: false, wants }, PolicyReply::SendText) => {
             Ok(read(service, head, wants, Some(service.deployed.text.to_string())))
         }
-        (State::Current { wants, .. }, PolicyReply::Current(current)) => {
+        (PendingPolicyCall::Current { wants, .. }, PolicyReply::Current(current)) => {
             with_current(service, head, wants, current)
         }
-        (State::Target { current, to }, PolicyReply::Version(target)) => {
+        (PendingPolicyCall::Target { current, to }, PolicyReply::Version(target)) => {
             rolled_back(service, head, current, to, target)
         }
-        (State::Change(ready), PolicyReply::Changed { version }) => {
+        (PendingPolicyCall::Change(ready), PolicyReply::Changed { version }) => {
             Ok(Step::Response(ready.answer(version)))
         }
-        (State::Change(_), PolicyReply::Conflict { version }) => {
+        (PendingPolicyCall::Change(_), PolicyReply::Conflict { version }) => {
             let detail = format!("version {version} was put in force meanwhile; read it again");
             Err(Wrong::Conflict.answer(&detail))
         }
-        (State::History, PolicyReply::History { rows, more }) => {
+        (PendingPolicyCall::History, PolicyReply::History { rows, more }) => {
             Ok(Step::Response(page(&rows, more)))
         }
-        (State::Version, PolicyReply::Version(found)) => {
+        (PendingPolicyCall::Version, PolicyReply::Version(found)) => {
             version(service, head, found).map(Step::Response)
         }
         _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
@@ -135,7 +135,7 @@ fn read(
     let has_text = text.is_some();
     let deployed = Deployed { fingerprint: service.deployed.fingerprint, text };
     let call = PolicyCall::Read { deployed, known: None, seen: None, now_ms: head.now_ms };
-    Step::Ask(call, State::Current { has_text, wants })
+    Step::Ask(call, PendingPolicyCall::Current { has_text, wants })
 }
 
 /// Continues the operation with the policy in force.
@@ -162,9 +162,10 @@ fn with_current(
         ReadPurpose::RollBack(to) if to == in_force.version => {
             Err(Wrong::Conflict.answer(&format!("version {to} is in force")))
         }
-        ReadPurpose::RollBack(to) => {
-            Ok(Step::Ask(PolicyCall::Version { number: to }, State::Target { current, to }))
-        }
+        ReadPurpose::RollBack(to) => Ok(Step::Ask(
+            PolicyCall::Version { number: to },
+            PendingPolicyCall::Target { current, to },
+        )),
         ReadPurpose::Delete if in_force.source == Source::Deployed => {
             Err(Wrong::Conflict.answer("the deployed file is in force"))
         }
@@ -209,7 +210,7 @@ fn put(
         Kind::Put | Kind::Rollback { .. } | Kind::Deploy => NewPolicy::Written(text),
     };
     let change = Change { expects: in_force.version, deployed: fingerprint, policy, row };
-    Ok(Step::Ask(PolicyCall::Change(change), State::Change(Box::new(ready))))
+    Ok(Step::Ask(PolicyCall::Change(change), PendingPolicyCall::Change(Box::new(ready))))
 }
 
 /// The document in force.
@@ -268,7 +269,7 @@ fn history(head: &RequestHead) -> Result<Next, ApiResponse> {
     let before = number("before", 1..=u64::MAX)?;
     let limit = number("limit", 1..=MAX_ROWS)?.unwrap_or(ROWS);
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    Ok(Step::Ask(PolicyCall::History { before, limit }, State::History))
+    Ok(Step::Ask(PolicyCall::History { before, limit }, PendingPolicyCall::History))
 }
 
 #[derive(Serialize)]

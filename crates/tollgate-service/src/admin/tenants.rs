@@ -26,11 +26,11 @@ use crate::store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
 /// Entries in one page: the default, and the maximum.
 const ENTRIES: u64 = 100;
 
-type Next = Step<TenantCall, State>;
+type Next = Step<TenantCall, PendingTenantCall>;
 
-/// The state in which an operation continues.
+/// The call to the store whose reply continues an operation.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum PendingTenantCall {
     /// The entry was requested, for the response.
     Read,
     /// The entry of this tenant was requested, to compare it with a precondition; then it is
@@ -74,7 +74,7 @@ fn begun(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Result<Nex
     let write = match head.operation {
         Operation::PutTenant => Write::Put(entry(service, head.now_ms, body)?),
         Operation::DeleteTenant => Write::Remove,
-        _ => return Ok(Step::Ask(TenantCall::Get { id }, State::Read)),
+        _ => return Ok(Step::Ask(TenantCall::Get { id }, PendingTenantCall::Read)),
     };
     precondition::named(head)?;
     let direct = match (&head.if_match, &head.if_none_match, &write) {
@@ -83,10 +83,13 @@ fn begun(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Result<Nex
         _ => None,
     };
     Ok(match direct {
-        Some(expect) => {
-            Step::Ask(write.call(&id, expect), State::Done { write, was_compared: false })
+        Some(expect) => Step::Ask(
+            write.call(&id, expect),
+            PendingTenantCall::Done { write, was_compared: false },
+        ),
+        None => {
+            Step::Ask(TenantCall::Get { id: id.clone() }, PendingTenantCall::Compared(id, write))
         }
-        None => Step::Ask(TenantCall::Get { id: id.clone() }, State::Compared(id, write)),
     })
 }
 
@@ -94,32 +97,32 @@ fn begun(service: &Service<'_>, head: &RequestHead, body: Vec<u8>) -> Result<Nex
 pub(crate) fn answered(
     service: &Service<'_>,
     head: &RequestHead,
-    state: State,
+    state: PendingTenantCall,
     reply: TenantReply,
 ) -> Next {
     let step = match (state, reply) {
-        (State::Read, TenantReply::Entry(found)) => read(head, found),
-        (State::Compared(id, write), TenantReply::Entry(found)) => {
+        (PendingTenantCall::Read, TenantReply::Entry(found)) => read(head, found),
+        (PendingTenantCall::Compared(id, write), TenantReply::Entry(found)) => {
             compared(head, &id, write, found.as_ref())
         }
         (
-            State::Done { write: Write::Put(entry), .. },
+            PendingTenantCall::Done { write: Write::Put(entry), .. },
             TenantReply::Written { revision, is_new },
         ) => {
             let status = if is_new { 201 } else { 200 };
             let tag = strong(revision, &entry);
             Ok(Step::Response(ApiResponse::new(status, JSON, entry).with("etag", &tag)))
         }
-        (State::Done { .. }, TenantReply::Removed) => {
+        (PendingTenantCall::Done { .. }, TenantReply::Removed) => {
             Ok(Step::Response(ApiResponse::bodiless(204)))
         }
-        (State::Done { was_compared, .. }, TenantReply::Unexpected(found)) => {
+        (PendingTenantCall::Done { was_compared, .. }, TenantReply::Unexpected(found)) => {
             Err(unexpected(was_compared, found.as_ref()))
         }
-        (State::Done { .. }, TenantReply::Full) => {
+        (PendingTenantCall::Done { .. }, TenantReply::Full) => {
             Err(Wrong::StoreFull.answer("there is no room for another tenant; remove some"))
         }
-        (State::Listed, TenantReply::List { entries, more }) => {
+        (PendingTenantCall::Listed, TenantReply::List { entries, more }) => {
             Ok(Step::Response(page(service, &entries, more)))
         }
         _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
@@ -150,7 +153,7 @@ fn compared(
     precondition::holds(head, tag.as_deref())?;
     let expect = found.map_or(Expect::Nothing, |found| Expect::Revisions([found.revision].into()));
     let call = write.call(id, expect);
-    Ok(Step::Ask(call, State::Done { write, was_compared: true }))
+    Ok(Step::Ask(call, PendingTenantCall::Done { write, was_compared: true }))
 }
 
 /// The store found a state other than the expected one.
@@ -210,7 +213,7 @@ fn list(head: &RequestHead) -> Result<Next, ApiResponse> {
     let limit = limit.map_err(|detail| Wrong::Malformed.answer(&detail))?.unwrap_or(ENTRIES);
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
     let after = head.query.get("after").filter(|after| !after.is_empty()).map(ToString::to_string);
-    Ok(Step::Ask(TenantCall::List { after, limit }, State::Listed))
+    Ok(Step::Ask(TenantCall::List { after, limit }, PendingTenantCall::Listed))
 }
 
 #[derive(Serialize)]

@@ -87,7 +87,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
         queue: &mut Queue<L, T>,
         policy: &Policy,
         plan: &mut Plan,
-        (ticket, stood_in): (Ticket, Turn),
+        (ticket, waited_in): (Ticket, Turn),
         (waited, now): (Span, Timestamp),
     ) -> Option<Turn> {
         let outcome = plan.outcome(policy);
@@ -97,7 +97,7 @@ impl<L: Ord + Clone, F: Fn(&Plan, Turn) -> L> Waiting<F> {
             .flatten()
             .and_then(|turn| Some((turn, plan.waiting(policy).pace(&turn, now)?)));
         let Some((turn, pace)) = again else {
-            let _ = queue.done(ticket, now, plan.waiting(policy).pace(&stood_in, now));
+            let _ = queue.done(ticket, now, plan.waiting(policy).pace(&waited_in, now));
             return None;
         };
         let bytes = plan.memory().shrink();

@@ -397,7 +397,7 @@ mod tests {
             let reply = match shard.check(&bytes, ShardMode::Waits, now).expect("a request") {
                 Sharded::Ask(question) => {
                     let reply = counts.answer(&question, now).expect("a question").reply;
-                    shard.heard(&question, Some(&reply), now).expect("a reply").0
+                    shard.apply_reply(&question, Some(&reply), now).expect("a reply").0
                 }
                 Sharded::Answered(reply) => {
                     held += 1;

@@ -50,7 +50,7 @@ pub(crate) const MAX_HELD: usize = MAX_LEASE_REPORTS - MAX_CLOSED;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// The lease being spent, and the next one.
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldLease>,
     /// Leases that are over here.
     pub(crate) closed: Vec<Closed>,
     /// The latest time to report them; any earlier request includes them.
@@ -73,7 +73,7 @@ pub struct Holding {
 
 /// A lease that the node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldLease {
     pub(crate) number: u64,
     pub(crate) units: u64,
     pub(crate) spent: u64,
@@ -120,7 +120,7 @@ pub enum Taken {
     Denied(Span),
 }
 
-impl Held {
+impl HeldLease {
     const fn left(&self) -> u64 {
         self.units.saturating_sub(self.spent)
     }
@@ -228,8 +228,11 @@ impl Holding {
         for closed in &mut self.closed {
             closed.sent = number;
         }
-        let running =
-            |held: &Held| LeaseReport { number: held.number, spent: held.spent, is_final: false };
+        let running = |held: &HeldLease| LeaseReport {
+            number: held.number,
+            spent: held.spent,
+            is_final: false,
+        };
         let mut reports: Vec<LeaseReport> = self.held.iter().map(running).collect();
         reports.extend(self.closed.iter().map(|closed| closed.report));
         LeaseAsk { set, number, want, least: cost.max(1), life, reports }
@@ -243,7 +246,7 @@ impl Holding {
             if let (true, Ok(grant)) = (mutation::is(Mutation::TakesAgain), leased) {
                 let ends_at = now.saturating_add(grant.life);
                 let (units, life) = (grant.units, grant.life);
-                self.held.push(Held { number, units, spent: 0, life, ends_at });
+                self.held.push(HeldLease { number, units, spent: 0, life, ends_at });
             }
             return;
         };
@@ -256,7 +259,7 @@ impl Holding {
         let from = if mutation::is(Mutation::LivesFromAnswer) { now } else { asking.asked_at };
         let life = Span::from_nanos(sure_part(grant.life.as_nanos()));
         let ends_at = from.saturating_add(life);
-        self.held.push(Held { number, units: grant.units, spent: 0, life, ends_at });
+        self.held.push(HeldLease { number, units: grant.units, spent: 0, life, ends_at });
         if !self.is_paced() {
             (self.denied, self.last) = (None, None);
         }
@@ -326,7 +329,7 @@ impl Holding {
     pub fn due_at(&self) -> Option<Timestamp> {
         let report = (!self.closed.is_empty())
             .then(|| self.reports_at().max(self.asking.map_or(Timestamp::ZERO, |it| it.until)));
-        self.held.iter().map(Held::returns_at).chain(report).min()
+        self.held.iter().map(HeldLease::returns_at).chain(report).min()
     }
 
     /// The time until the last lease that is held ends.

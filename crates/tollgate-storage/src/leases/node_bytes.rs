@@ -20,7 +20,7 @@ use tollgate_core::{Span, Timestamp};
 use crate::leases::account::LeaseReport;
 use crate::leases::demand::Demand;
 use crate::leases::last_answer::LastAnswer;
-use crate::leases::node::{Asking, Closed, Held, Holding, MAX_CLOSED, MAX_HELD};
+use crate::leases::node::{Asking, Closed, HeldLease, Holding, MAX_CLOSED, MAX_HELD};
 use crate::leases::paces::Paces;
 use crate::wire::{Reader, WireError};
 
@@ -67,7 +67,7 @@ impl Holding {
             let [number, units, spent] = [bytes.u64()?, bytes.u64()?, bytes.u64()?];
             let life = Span::from_nanos(bytes.u64()?);
             let ends_at = Timestamp::from_nanos(bytes.u64()?);
-            holding.held.push(Held { number, units, spent, life, ends_at });
+            holding.held.push(HeldLease { number, units, spent, life, ends_at });
         }
         for _ in 0..count(&mut bytes, MAX_CLOSED)? {
             let (number, spent) = (bytes.u64()?, bytes.u64()?);

@@ -75,7 +75,7 @@ pub enum Sharded {
     Answered(Vec<u8>),
     /// Denied, the same; another shard may have enough for it.
     Refused(Vec<u8>),
-    /// Send this to the key's object, and pass its reply to [`Shard::heard`].
+    /// Send this to the key's object, and pass its reply to [`Shard::apply_reply`].
     Ask(Vec<u8>),
     /// Another request is in flight: try again after its reply, at this time at the latest.
     Wait(Timestamp),
@@ -151,7 +151,7 @@ impl Shard {
     ///
     /// # Errors
     /// The bytes are not such a request, or not a reply to it: its lease expires.
-    pub fn heard(
+    pub fn apply_reply(
         &mut self,
         asked: &[u8],
         reply: Option<&[u8]>,

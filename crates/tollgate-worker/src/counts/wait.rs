@@ -117,7 +117,7 @@ impl<'a> Waiter<'a> {
                     objects.lines.leave(ticket, now);
                     return self.plan.waiting_mut(policy).reject(Full::NoPlace);
                 }
-                (Poll::Decide, Some(stood_in)) => {
+                (Poll::Decide, Some(waited_in)) => {
                     if objects.lines.longest_sleep(ticket).is_some() {
                         looks = MOST_LOOKS.min(looks.saturating_add(1));
                     }
@@ -126,7 +126,7 @@ impl<'a> Waiter<'a> {
                     objects.lines.expect(ticket, now.saturating_add(calls));
                     let waited = self.waited;
                     let calls = objects.decide_once(policy, self.plan, waited).await;
-                    turn = self.decided_again(ticket, stood_in);
+                    turn = self.decided_again(ticket, waited_in);
                     if turn.is_none() {
                         let Some(place) = self.take_place(calls).await else { return };
                         ticket = place;
@@ -137,10 +137,10 @@ impl<'a> Waiter<'a> {
     }
 
     /// Where the request waits next after it was decided again; `None` if it has its response.
-    fn decided_again(&mut self, ticket: Ticket, stood_in: Turn) -> Option<Turn> {
+    fn decided_again(&mut self, ticket: Ticket, waited_in: Turn) -> Option<Turn> {
         let times = (self.waited, js::now());
         let mut queue = self.objects.lines.queue.borrow_mut();
-        self.waiting().decided_again(&mut queue, self.policy, self.plan, (ticket, stood_in), times)
+        self.waiting().decided_again(&mut queue, self.policy, self.plan, (ticket, waited_in), times)
     }
 
     fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<'a>> {

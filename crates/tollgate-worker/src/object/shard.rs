@@ -90,9 +90,10 @@ impl KeyShard {
     ///
     /// # Errors
     /// The bytes are not such a question, or not a reply to it.
-    pub fn heard(&self, asked: &[u8], reply: Option<Vec<u8>>) -> Result<Array, JsValue> {
+    #[wasm_bindgen(js_name = applyReply)]
+    pub fn apply_reply(&self, asked: &[u8], reply: Option<Vec<u8>>) -> Result<Array, JsValue> {
         self.with(|shard, now| {
-            let (reply, is_refused) = shard.heard(asked, reply.as_deref(), now)?;
+            let (reply, is_refused) = shard.apply_reply(asked, reply.as_deref(), now)?;
             let what = if is_refused { REFUSED } else { ANSWERED };
             Ok(Array::of3(&what.into(), &bytes(&reply), &due_in(shard, now)))
         })

@@ -139,8 +139,9 @@ impl Tenants {
         Ok(all)
     }
 
-    /// Records that the alarm rang: the next write sets one.
-    pub fn rang(&self) {
+    /// Records that the alarm fired: the next write sets one.
+    #[wasm_bindgen(js_name = alarmFired)]
+    pub fn alarm_fired(&self) {
         self.alarm_ms.set(0);
     }
 

@@ -72,13 +72,14 @@ pub(crate) async fn decide<F: Facts>(
         } else if let Caller::Asks(Some(budget)) = caller
             && let Err(problems) = budget.take(plan.len())
         {
-            question.map(|question| question.heard(&plan, objects));
+            question.map(|question| question.record_reply(&plan, objects));
             return Err(problems);
         } else {
             let holds = matches!(caller, Caller::Holds);
             wait::decide(objects, policy, &mut plan, holds, since).await
         };
-        let has_other_entry = question.is_some_and(|question| question.heard(&plan, objects));
+        let has_other_entry =
+            question.is_some_and(|question| question.record_reply(&plan, objects));
         if has_other_entry && replans < MAX_REPLANS {
             replans = replans.saturating_add(1);
             continue;

@@ -35,7 +35,7 @@ pub(crate) struct EntryLookup<'a> {
 impl EntryLookup<'_> {
     /// Records the reply about the entry. True when there is another entry, and the request must be
     /// planned again.
-    pub(crate) fn heard(self, plan: &Plan, objects: &Objects) -> bool {
+    pub(crate) fn record_reply(self, plan: &Plan, objects: &Objects) -> bool {
         let Self { tenants, id, asked_at, revision } = self;
         let outdated = plan.outdated();
         if let Some(Outdated::Entry(kept)) = outdated {

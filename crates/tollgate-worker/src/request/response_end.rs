@@ -60,8 +60,8 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn bytes(this: &ResponseEnd) -> f64;
 
-    #[wasm_bindgen(method)]
-    fn heard(this: &ResponseEnd, milliseconds: f64) -> Promise;
+    #[wasm_bindgen(method, js_name = ringsWithin)]
+    fn rings_within(this: &ResponseEnd, milliseconds: f64) -> Promise;
 }
 
 /// The longest timer.
@@ -71,7 +71,7 @@ impl ResponseEnd {
     /// Waits for it, for at most this long: false when it has not come.
     pub(crate) async fn comes_within(&self, milliseconds: u64) -> bool {
         if !self.is_over() {
-            Settled::of(&self.heard(js::number(milliseconds))).await;
+            Settled::of(&self.rings_within(js::number(milliseconds))).await;
         }
         self.is_over()
     }
@@ -81,7 +81,7 @@ impl ResponseEnd {
         ScannedBody::new(js::whole(self.number()), scan)
     }
 
-    /// What it shows of a request that came at this time, once it comes.
+    /// The facts that it shows of a request that came at this time, once it comes.
     pub(crate) async fn facts(
         &self,
         came_at: Timestamp,

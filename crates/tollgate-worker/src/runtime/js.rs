@@ -79,8 +79,8 @@ extern "C" {
     #[wasm_bindgen(method)]
     pub(crate) fn ring(this: &Bell);
 
-    #[wasm_bindgen(method)]
-    fn heard(this: &Bell, milliseconds: f64) -> Promise;
+    #[wasm_bindgen(method, js_name = ringsWithin)]
+    fn rings_within(this: &Bell, milliseconds: f64) -> Promise;
 
     fn sleep(milliseconds: f64) -> Promise;
 
@@ -349,7 +349,7 @@ pub(crate) async fn wait(milliseconds: u64) {
 impl Bell {
     /// Waits until it rings, for at most this long.
     pub(crate) async fn wait(&self, milliseconds: u64) {
-        Settled::of(&self.heard(number(milliseconds))).await;
+        Settled::of(&self.rings_within(number(milliseconds))).await;
     }
 }
 

@@ -21,7 +21,7 @@ use worker::js_sys::{Function, Promise};
 
 #[wasm_bindgen(module = "/src/host.mjs")]
 extern "C" {
-    /// Calls `told` with the value or the error of `promise`, and with the number that this
+    /// Calls `settled` with the value or the error of `promise`, and with the number that this
     /// returns.
     #[wasm_bindgen(js_name = whenSettled)]
     fn when_settled(promise: &Promise) -> f64;
@@ -80,12 +80,12 @@ impl Drop for Settled {
 
 /// Receives the result of the promise of `place`. Called by `host.mjs`.
 #[wasm_bindgen]
-pub fn told(place: f64, value: JsValue) {
-    let tell = |place: &mut Place| {
+pub fn settled(place: f64, value: JsValue) {
+    let settle = |place: &mut Place| {
         place.value = Some(value);
         place.waker.take()
     };
-    let waker = PLACES.with_borrow_mut(|places| places.get_mut(&number(place)).and_then(tell));
+    let waker = PLACES.with_borrow_mut(|places| places.get_mut(&number(place)).and_then(settle));
     if let Some(waker) = waker {
         waker.wake();
     }

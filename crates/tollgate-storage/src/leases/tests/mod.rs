@@ -78,11 +78,11 @@ fn with_leases(leasing: &Leasing, direct: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a rule was charged, the remaining units, and when to retry.
-type Told = (bool, u64, Option<Span>);
+type RuleReply = (bool, u64, Option<Span>);
 
 /// The content of a reply: leases, and for each rule whether it was charged and the remaining
 /// units.
-fn read(reply: &[u8], quotas: &[usize]) -> (Vec<Leased>, Vec<Told>) {
+fn read(reply: &[u8], quotas: &[usize]) -> (Vec<Leased>, Vec<RuleReply>) {
     let (leased, rest) = read_leased(reply).unwrap();
     let mut bytes = Reader(rest);
     assert_eq!(bytes.u8(), Ok(0), "decided");
@@ -136,7 +136,7 @@ impl Key {
     }
 
     /// A direct cost: whether it was charged, the remaining units, and when to retry.
-    fn check(&mut self, cost: u64, clock: impl Into<Clock>) -> Told {
+    fn check(&mut self, cost: u64, clock: impl Into<Clock>) -> RuleReply {
         let request = direct(0, &[(&self.set, cost)]);
         let reply = self.counts.answer(&request, clock).unwrap().reply;
         read(&reply, &[self.set.limiters.len()]).1[0]

@@ -113,7 +113,7 @@ enum Trouble {
 
 /// One lease, as its node knows it.
 #[derive(Clone)]
-struct Held {
+struct ModelLease {
     set: usize,
     number: u64,
     units: u64,
@@ -129,8 +129,8 @@ struct Node {
     drift: i64,
     next: u64,
     /// Requested, without a response yet.
-    asked: Vec<Held>,
-    held: Vec<Held>,
+    asked: Vec<ModelLease>,
+    held: Vec<ModelLease>,
 }
 
 impl Node {
@@ -357,7 +357,7 @@ impl World {
             let now = self.nodes[i].clock(self.time);
             let mut taken = vec![];
             for set in (0..self.sets.len()).filter(|set| both || *set == one) {
-                let fits = |held: &Held| {
+                let fits = |held: &ModelLease| {
                     let is_open = held.is_open || is(Mutation::SpendsAfterReturn);
                     held.set == set
                         && is_open
@@ -409,7 +409,7 @@ impl World {
             if want > 0 {
                 let (units, spent, ends_at, is_open) = (0, 0, 0, true);
                 let asked_at = now;
-                let asked = Held { set, number, units, spent, asked_at, ends_at, is_open };
+                let asked = ModelLease { set, number, units, spent, asked_at, ends_at, is_open };
                 self.nodes[i].asked.push(asked);
             }
             let life = Span::from_millis(life_ms);
@@ -468,14 +468,14 @@ impl World {
             return;
         }
         let now = node.clock(time);
-        let is_it = |held: &Held| held.number == number && held.set == set;
+        let is_it = |held: &ModelLease| held.number == number && held.set == set;
         let mut asked = if let Some(i) = node.asked.iter().position(is_it) {
             node.asked.swap_remove(i)
         } else {
             if is(Mutation::TakesAgain)
                 && let Some(held) = node.held.iter().find(|held| is_it(held))
             {
-                let again = Held { spent: 0, is_open: true, ..held.clone() };
+                let again = ModelLease { spent: 0, is_open: true, ..held.clone() };
                 node.held.push(again);
             }
             return;

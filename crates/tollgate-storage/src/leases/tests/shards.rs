@@ -223,7 +223,7 @@ impl Model {
             Message::Answer { shard, bytes, costs, reply, admitted } => {
                 let clock = self.clock_of(shard);
                 let reply = if self.random.one_in(12) { None } else { Some(reply.as_slice()) };
-                let (told, _) = self.shards[shard].heard(&bytes, reply, clock).unwrap();
+                let (told, _) = self.shards[shard].apply_reply(&bytes, reply, clock).unwrap();
                 let is_first = admitted.first().is_some_and(|i| self.admitted[*i].1 == costs);
                 if let (Some(place), Some(_), true) = (admitted.first(), reply, is_first) {
                     let (_, request) = super::Leasing::split(&bytes).unwrap();
