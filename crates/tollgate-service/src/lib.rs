@@ -21,6 +21,7 @@ mod changes;
 mod mask;
 mod request_head;
 mod service;
+pub mod following;
 pub mod deployment;
 mod memory;
 mod tenant_set;

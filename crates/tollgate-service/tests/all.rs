@@ -15,6 +15,7 @@ mod contract;
 mod docs;
 mod drive;
 mod every_answer;
+mod following;
 mod key_work;
 mod masks;
 mod policy;
