@@ -14,6 +14,7 @@ mod common;
 mod contract;
 mod docs;
 mod drive;
+mod drive_waiting;
 mod every_answer;
 mod following;
 mod key_work;
