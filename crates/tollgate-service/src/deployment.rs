@@ -13,6 +13,10 @@ use tollgate_policy::{Policy, Problem, Problems, Rule};
 use crate::metrics::PolicyInForce;
 use crate::store::policy::Source;
 
+/// The generation of deployed files before the first change at run time; 0 is for deployments that
+/// do not count generations.
+pub const FIRST_GENERATION: u64 = 1;
+
 /// A policy, and its version.
 #[derive(Clone, Debug)]
 pub struct Active {

@@ -21,8 +21,10 @@ mod changes;
 mod mask;
 mod request_head;
 mod service;
+pub mod following;
 pub mod deployment;
 mod memory;
+mod tenant_plan;
 mod tenant_set;
 mod store;
 mod access;
@@ -77,5 +79,6 @@ pub use store::policy::{
 pub use store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
 pub use store::usage::{UsageCall, UsageFormat, UsageReply};
 pub use store::{StoreCall, StoreReply};
-pub use tenant_set::{Look, TenantSet};
+pub use tenant_plan::{TenantCacheEntry, TenantLookup};
+pub use tenant_set::{Found, Look, TenantSet};
 pub use unauthorized::{Api, Unauthorized};

@@ -45,6 +45,9 @@ struct CachedTenant<E> {
     changed_at: Option<Timestamp>,
 }
 
+/// What a store has for a tenant: an entry, or none.
+pub type Found<E> = Option<E>;
+
 /// The cached state of a tenant, and the next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look<E> {
@@ -56,6 +59,16 @@ pub enum Look<E> {
     Wait,
     /// It could not be requested, and nothing is known of it.
     Unknown,
+}
+
+impl<E> Look<E> {
+    /// The known state; `None` when there is no state that may be used.
+    pub fn known(self) -> Option<Found<E>> {
+        match self {
+            Self::Known(found) => Some(found),
+            Self::Ask | Self::Wait | Self::Unknown => None,
+        }
+    }
 }
 
 impl<E> Default for TenantSet<E> {

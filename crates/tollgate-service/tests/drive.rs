@@ -1,6 +1,7 @@
 //! The drive of requests over counts whose replies are reordered, repeated, lost and late, also
 //! later than half of the time, for clients that may leave, and with cached denials.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
@@ -8,7 +9,7 @@ use tollgate_language::DescribedRequest;
 use tollgate_policy::{ChargingOrder, Denials, Disposition, Failure, Plan, Policy, Surface};
 use tollgate_service::CountRequest;
 use tollgate_service::drive::{
-    Drive, MissingReply, Next, Order, ReplyOutcome, RequestId, WaitBudget,
+    DenialCache, Drive, MissingReply, Next, Order, ReplyOutcome, RequestId, WaitBudget,
 };
 use tollgate_service::metrics::Event;
 use tollgate_storage::Counts;
@@ -31,6 +32,15 @@ fn policy(on_failure: &str) -> Policy {
     let rules = rules.collect::<Vec<_>>().join(",");
     let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
     tollgate_language::compile(&document, Surface::Server).unwrap()
+}
+
+/// The denials of a surface.
+struct Remembered(RefCell<Denials>);
+
+impl DenialCache for Remembered {
+    fn with<T>(&self, step: impl FnOnce(&mut Denials) -> T) -> Option<T> {
+        Some(step(&mut self.0.borrow_mut()))
+    }
 }
 
 /// A message that is under way.
@@ -93,7 +103,7 @@ struct World {
     policy: Policy,
     order: Order,
     random: Random,
-    denials: Denials,
+    denials: Remembered,
     now: Timestamp,
     counts: BTreeMap<Vec<u8>, Counts>,
     /// For each key: charges less refunds that its count carried out.
@@ -121,7 +131,7 @@ impl World {
             Client::new(&policy, facts)
         });
         let clients = clients.collect();
-        let denials = Denials::new([0; 16]).patient(PATIENCE);
+        let denials = Remembered(RefCell::new(Denials::new([0; 16]).patient(PATIENCE)));
         let (counts, held, messages, seen) = Default::default();
         Self { policy, order, random, denials, now: AT, counts, held, clients, messages, seen }
     }
@@ -130,9 +140,8 @@ impl World {
     fn arrive(&mut self, i: usize) {
         let (policy, client) = (&self.policy, &mut self.clients[i]);
         client.came_at = self.now;
-        if self.order == Order::ChargeFirst
-            && self.denials.refuses(policy, &mut client.plan, self.now)
-        {
+        let refuses = |denials: &mut Denials| denials.refuses(policy, &mut client.plan, self.now);
+        if self.order == Order::ChargeFirst && self.denials.with(refuses) == Some(true) {
             self.seen.denied_from_memory += 1;
             return;
         }
@@ -145,11 +154,8 @@ impl World {
     fn recall(&mut self, i: usize) {
         let client = &mut self.clients[i];
         let Some(drive) = &mut client.drive else { return };
-        if let Some(suspect) = drive.suspect() {
-            let times = (client.came_at, self.now);
-            let plan = &client.plan;
-            drive.trust_denial(self.denials.would_stand_in_for(&self.policy, plan, suspect, times));
-        }
+        let times = || (client.came_at, self.now);
+        drive.recall_denial((&self.policy, &client.plan), &self.denials, times);
     }
 
     /// Sends what the drive of client `i` has to send; true when it is done.
@@ -186,15 +192,14 @@ impl World {
     /// The drive is done: a cached denial may decide, as in the Worker. True when nothing is left
     /// to be sent.
     fn end(&mut self, i: usize) -> bool {
-        let (policy, client, denials) = (&self.policy, &mut self.clients[i], &mut self.denials);
+        let (policy, client) = (&self.policy, &mut self.clients[i]);
         if std::mem::replace(&mut client.is_done, true) || self.order == Order::PeekAll {
             return true;
         }
-        denials.close(policy, &client.plan);
-        let times = (client.came_at, self.now);
-        if denials.overrules_failure(policy, &mut client.plan, times) {
+        let times = || (client.came_at, self.now);
+        let drive = client.drive.as_mut().unwrap();
+        if drive.conclude((policy, &mut client.plan), &self.denials, times) {
             self.seen.waited_in += 1;
-            client.drive.as_mut().unwrap().withdraw();
             assert!(!client.is_allowed(policy), "a denial decides");
             return self.pump(i);
         }
@@ -261,18 +266,23 @@ impl World {
         let client = &mut self.clients[i];
         let is_first = !client.used.contains(&id);
         let is_known = reply.is_ok();
+        let (policy, plan) = (&self.policy, &mut client.plan);
         let drive = client.drive.as_mut().unwrap();
-        let outcome = drive.receive(&self.policy, &mut client.plan, id, reply);
         let Sent { partition, event, .. } = client.sent[&id];
-        let is_lost_refund = event == Event::Refund && !is_known;
-        let expected = if is_lost_refund { ReplyOutcome::LostRefund } else { ReplyOutcome::Used };
-        assert_eq!(outcome, if is_first { expected } else { ReplyOutcome::Unexpected }, "{id:?}");
+        assert_eq!(drive.awaits(id), is_first, "{id:?}");
+        if self.order == Order::ChargeFirst {
+            let is_misread =
+                drive.receive_and_remember((policy, plan), id, reply, &self.denials, || self.now);
+            assert!(!is_misread, "every reply can be read");
+        } else {
+            let outcome = drive.receive(policy, plan, id, reply);
+            let is_lost = event == Event::Refund && !is_known;
+            let expected = if is_lost { ReplyOutcome::LostRefund } else { ReplyOutcome::Used };
+            assert_eq!(outcome, if is_first { expected } else { ReplyOutcome::Unexpected });
+        }
         if is_first {
             client.used.push(id);
             client.charged[partition] += u32::from(is_known && is_charge);
-            if is_known && client.plan.partition(partition).unwrap().has_states() {
-                self.denials.record_reply(&self.policy, &client.plan, partition, self.now);
-            }
         }
     }
 

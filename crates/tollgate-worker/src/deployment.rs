@@ -23,8 +23,8 @@ use crate::active::{self, Active};
 use crate::counts::denials::CachedDenials;
 use crate::counts::lines::Lines;
 use crate::counts::objects::Objects;
+use crate::follow::Follower;
 use crate::follow::fleet::Fleet;
-use crate::follow::following::Follower;
 use crate::operate::assets::ASSETS;
 use crate::operate::flush::Flush;
 use crate::runtime::js;
@@ -162,19 +162,12 @@ impl Deployment {
             return health::report(problems, enforced.as_ref(), is_trusted);
         };
         let following = follower.following.borrow();
-        let problems = match (&following.refused, policy) {
-            (Some((_, problems)), _) => problems,
+        let problems = match (following.refused(), policy) {
+            (Some(problems), _) => problems,
             (None, None) => gate.deployed().as_ref().err().unwrap_or(&nothing),
             (None, Some(_)) => &nothing,
         };
-        let (version, source) = active.map_or((0, Source::Deployed), |it| (it.version, it.source));
-        let failure = following.failure.as_ref();
-        let followed = health::Followed {
-            version,
-            source,
-            checked_at_ms: following.checked_at.map(at_ms),
-            failure: failure.map(|(at, why)| (at_ms(*at), why.as_str())),
-        };
+        let followed = following.followed(active);
         let enforced = policy.map(|policy| enforced(policy, Some(followed)));
         health::report(problems, enforced.as_ref(), is_trusted)
     }
@@ -199,10 +192,6 @@ fn remembered(env: &Env, settings: &Settings) -> CachedDenials {
     let (settles, leases) = (!settings.hash_key.is_empty(), settings.fleet_secret.is_some());
     let timeout = Span::from_millis(settings.object_timeout_ms.into());
     CachedDenials::new(is_operated, settles, leases, timeout)
-}
-
-fn at_ms(at: Timestamp) -> u64 {
-    at.since(Timestamp::ZERO).as_millis_ceil()
 }
 
 fn authorization(request: &web_sys::Request) -> Option<String> {

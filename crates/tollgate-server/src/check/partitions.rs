@@ -15,7 +15,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Failure, Plan, Policy};
 use tollgate_service as service;
 use tollgate_service::drive::{
-    Drive, MissingReply, Next, Order, ReplyOutcome, Request, RequestId, WaitBudget,
+    DenialCache, Drive, MissingReply, Next, Order, Request, RequestId, WaitBudget,
 };
 use tollgate_service::metrics::Event;
 
@@ -95,7 +95,7 @@ impl Gate {
     pub(crate) async fn settle(&self, policy: &Policy, plan: &mut Plan) -> bool {
         let mut drive = Drive::settle(policy, plan);
         self.run(policy, plan, &mut drive, (&self.caller(), &self.names(policy, plan))).await;
-        self.denials.close(policy, plan);
+        self.denials.with(|denials| denials.close(policy, plan));
         drive.has_charged()
     }
 
@@ -134,12 +134,10 @@ impl Gate {
     ) -> Charged {
         let names = self.names(policy, plan);
         self.run(policy, plan, &mut drive, (caller, &names)).await;
-        self.denials.close(policy, plan);
         let is_overload = drive.is_overload();
-        let times = (caller.came_at, self.clock.now());
-        if !is_overload && self.denials.overrules_failure(policy, plan, times) {
+        let times = || (caller.came_at, self.clock.now());
+        if drive.conclude((policy, plan), &self.denials, times) {
             self.counting.add(Event::RememberedDenial);
-            drive.withdraw();
             self.run(policy, plan, &mut drive, (caller, &names)).await;
         }
         let charge = |service::drive::ConfirmedCharge { partition, request, reply }| {
@@ -191,38 +189,18 @@ impl Gate {
                         _ => join_all(requests.map(|it| self.ask(names, it))).await,
                     };
                     for (id, reply) in round.drain(..).zip(replies) {
-                        self.receive(policy, plan, drive, (id, asked_at), reply);
+                        // Dated to when the store was asked: so by the remembered counts the time
+                        // is never earlier than in the engine, and none of them denies for longer
+                        // than the engine would.
+                        let (plan, denials) = ((policy, &mut *plan), &self.denials);
+                        if drive.receive_and_remember(plan, id, reply, denials, || asked_at) {
+                            self.note(Event::Misread, "the store's reply cannot be read");
+                        }
                     }
-                    if let Some(i) = drive.suspect() {
-                        let times = (caller.came_at, self.clock.now());
-                        drive.trust_denial(self.denials.would_stand_in_for(policy, plan, i, times));
-                    }
+                    let times = || (caller.came_at, self.clock.now());
+                    drive.recall_denial((policy, plan), &self.denials, times);
                 }
             }
-        }
-    }
-
-    /// Takes the reply to a request that was sent at `asked_at`.
-    fn receive(
-        &self,
-        policy: &Policy,
-        plan: &mut Plan,
-        drive: &mut Drive,
-        (id, asked_at): (RequestId, Timestamp),
-        reply: Result<Vec<u8>, MissingReply>,
-    ) {
-        let Some(Request { partition, .. }) = drive.request(id) else { return };
-        let is_reply = reply.is_ok();
-        let outcome = drive.receive(policy, plan, id, reply);
-        match outcome {
-            ReplyOutcome::Used if is_reply => {
-                self.denials.record_reply(policy, plan, partition, asked_at)
-            }
-            ReplyOutcome::LostRefund => self.denials.forget_partition(policy, plan, partition),
-            ReplyOutcome::Used | ReplyOutcome::Misread | ReplyOutcome::Unexpected => {}
-        }
-        if is_reply && matches!(outcome, ReplyOutcome::LostRefund | ReplyOutcome::Misread) {
-            self.note(Event::Misread, "the store's reply cannot be read");
         }
     }
 

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use tollgate_policy::{Facts, Failure, Plan, Policy};
+use tollgate_policy::{Facts, Plan, Policy};
 use tollgate_service::metrics::Event;
-use tollgate_service::{StoreCall, StoreReply, TenantCall, TenantReply};
+use tollgate_service::{StoreCall, StoreReply, TenantCall, TenantLookup, TenantReply};
 
 use crate::gate::Gate;
 use crate::gate::tenant_cache::{Entry, Found};
@@ -19,27 +19,15 @@ use crate::gate::tenant_cache::{Entry, Found};
 /// asked then.
 pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan: &mut Plan) {
     policy.plan(facts, plan);
-    let Some(id) = plan.tenant().map(|tenant| tenant.id().to_vec()) else { return };
-    let Some(name) = policy.tenants().and_then(|tenants| tenants.name_of(&id)) else { return };
+    let Some(lookup) = TenantLookup::of(policy, plan) else { return };
     let now = gate.clock.now();
-    let found = match gate.tenants.fresh(&id, now) {
+    let found = match gate.tenants.fresh(&lookup.id, now) {
         Some(found) => Some(found),
-        None => ask(gate, &id, &name).await,
+        None => ask(gate, &lookup.id, &lookup.name).await,
     };
-    match found {
-        Some(Some(entry)) => {
-            let tenant = entry.under(policy, &id);
-            if tenant.is_in_force(now) {
-                policy.plan_for(facts, &tenant, plan);
-            }
-        }
-        Some(None) => {}
-        None => {
-            gate.note(Event::UnknownTenant, "the quotas of a tenant are unknown");
-            if plan.tenant().is_some_and(|tenant| tenant.fails_closed(policy)) {
-                plan.each_partition(|partition| partition.fail(Failure::Unreachable));
-            }
-        }
+    let known = found.map(|found| found.map(|entry| entry.under(policy, &lookup.id)));
+    if !lookup.plan(facts, plan, known, || now) {
+        gate.note(Event::UnknownTenant, "the quotas of a tenant are unknown");
     }
 }
 

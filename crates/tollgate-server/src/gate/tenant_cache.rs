@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use siphasher::sip::SipHasher13;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Policy, Tenant, TenantEntry};
-use tollgate_service::{Look, TenantSet};
+use tollgate_service::{TenantCacheEntry, TenantSet};
 
 const SETS: usize = 1024;
 
@@ -22,28 +22,18 @@ pub(crate) struct TenantCache {
     sets: Vec<Mutex<TenantSet<Arc<Entry>>>>,
 }
 
-/// An entry, and its form under the policy of the last request.
+/// An entry that several requests use at the same time.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    entry: TenantEntry,
-    /// With the fingerprint of that policy.
-    compiled: Mutex<Option<(u64, Arc<Tenant>)>>,
-}
+pub(crate) struct Entry(Mutex<TenantCacheEntry>);
 
 impl Entry {
     pub(crate) const fn new(entry: TenantEntry) -> Self {
-        Self { entry, compiled: Mutex::new(None) }
+        Self(Mutex::new(TenantCacheEntry::new(entry)))
     }
 
     /// The entry of the tenant `id` under `policy`.
     pub(crate) fn under(&self, policy: &Policy, id: &[u8]) -> Arc<Tenant> {
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tenant)) = compiled.as_ref().filter(|(of, _)| *of == policy.fingerprint()) {
-            return Arc::clone(tenant);
-        }
-        let tenant = Arc::new(Tenant::new(policy, id, &self.entry));
-        *compiled = Some((policy.fingerprint(), Arc::clone(&tenant)));
-        tenant
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).under(policy, id)
     }
 }
 
@@ -59,18 +49,12 @@ impl TenantCache {
     /// The known state of a tenant at `now`, while it is fresh.
     pub(crate) fn fresh(&self, id: &[u8], now: Timestamp) -> Option<Found> {
         // Each request asks separately: the store is near, and responds at once.
-        match self.with(id, |set| set.look(id, now, Span::ZERO))? {
-            Look::Known(found) => Some(found),
-            Look::Ask | Look::Wait | Look::Unknown => None,
-        }
+        self.with(id, |set| set.look(id, now, Span::ZERO))?.known()
     }
 
     /// The state that may still be used when the store cannot be asked.
     pub(crate) fn stale(&self, id: &[u8], now: Timestamp) -> Option<Found> {
-        match self.with(id, |set| set.last(id, now))? {
-            Look::Known(found) => Some(found),
-            Look::Ask | Look::Wait | Look::Unknown => None,
-        }
+        self.with(id, |set| set.last(id, now))?.known()
     }
 
     /// Stores `entry`, which the store returned to a request at `asked_at`.

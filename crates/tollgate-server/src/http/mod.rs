@@ -327,20 +327,17 @@ impl Http {
             || self.callers.token.as_ref().is_some_and(has_token);
         let known = self.gate.following.known();
         let nothing = tollgate_policy::Problems::default();
-        let problems = known.refused.as_ref().map_or(&nothing, |(_, problems)| problems);
-        let failure = known.failure.as_ref().map(|(at_ms, why)| (*at_ms, why.as_str()));
-        let followed = self.gate.following.is_on().then(|| reports::Followed {
-            version: known.active.version,
-            source: known.active.source,
-            checked_at_ms: known.checked_at_ms,
-            failure,
-        });
+        let problems = known.refused().unwrap_or(&nothing);
+        let is_on = self.gate.following.is_on();
         let status = match self.gate.store.is_reachable() {
             true => reports::Status::Ok,
             false => reports::Status::StoreUnreachable,
         };
-        let enforced = reports::Enforced { policy: &known.active.policy, followed, status };
-        reports::report(problems, Some(&enforced), is_trusted)
+        let enforced = known.active().map(|active| {
+            let followed = is_on.then(|| known.followed(Some(active)));
+            reports::Enforced { policy: &active.policy, followed, status }
+        });
+        reports::report(problems, enforced.as_ref(), is_trusted)
     }
 }
 

@@ -9,12 +9,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Policy, Problems};
-use tollgate_service::deployment::fingerprint;
+use tollgate_policy::Policy;
+use tollgate_service::deployment::{FIRST_GENERATION, fingerprint};
+use tollgate_service::following::{self, Check, PolicyQuestion, ToCompile};
 use tollgate_service::lease::FleetPolicies;
-use tollgate_service::{
-    Current, Deployed, PolicyCall, PolicyReply, Source, StoreCall, StoreReply, health,
-};
+use tollgate_service::{Current, Source, health};
 
 use crate::log::{Level, Log};
 use crate::policy::active::{self, Active, ProtocolRestrictions};
@@ -54,42 +53,22 @@ pub struct Following {
 #[derive(Debug)]
 struct FollowedPolicy {
     file: Arc<File>,
-    active: Arc<Active>,
-    checked_at_ms: Option<u64>,
-    failure: Option<(u64, String)>,
-    refused: Option<(u64, Problems)>,
+    following: Known,
     /// The policies under which nodes of a fleet get responses.
     fleet: FleetPolicies,
 }
 
-/// The data for the health report.
-#[derive(Clone, Debug)]
-pub struct Known {
-    /// The enforced policy.
-    pub active: Arc<Active>,
-    /// When it was last known to be in force.
-    pub checked_at_ms: Option<u64>,
-    /// When a check failed, and the reason, if the last one did.
-    pub failure: Option<(u64, String)>,
-    /// The version that cannot be enforced here, and its mistakes.
-    pub refused: Option<(u64, Problems)>,
-}
+/// The known state of the policy in force; an active policy is always set.
+pub type Known = following::Following<Arc<Active>>;
 
 impl Following {
     /// The file is in force until the store returns another policy.
     #[must_use]
     pub fn new(file: File, is_on: bool, has_secret: bool, spoken: ProtocolRestrictions) -> Self {
-        let active = Arc::new(of_file(&file, is_on));
-        let mut fleet = FleetPolicies::default();
-        fleet.follow(&active.policy, Timestamp::ZERO);
-        let state = FollowedPolicy {
-            file: Arc::new(file),
-            active,
-            fleet,
-            checked_at_ms: None,
-            failure: None,
-            refused: None,
-        };
+        let active = of_file(&file, is_on);
+        let (file, following) = (Arc::new(file), Known::default());
+        let mut state = FollowedPolicy { file, following, fleet: FleetPolicies::default() };
+        state.enforce(active, Timestamp::ZERO);
         let asking = tokio::sync::Mutex::default();
         Self { is_on, has_secret, spoken, state: RwLock::new(state), asking }
     }
@@ -109,7 +88,14 @@ impl Following {
     /// The policy to decide under.
     #[must_use]
     pub fn active(&self) -> Arc<Active> {
-        Arc::clone(&self.read().active)
+        let state = self.read();
+        state.following.active().map_or_else(
+            || {
+                debug_assert!(false, "`new` sets it");
+                of_file(&state.file, self.is_on)
+            },
+            Arc::clone,
+        )
     }
 
     /// The policies under which nodes of a fleet get responses.
@@ -127,20 +113,14 @@ impl Following {
     /// The whole known state.
     #[must_use]
     pub fn known(&self) -> Known {
-        let state = self.read();
-        Known {
-            active: Arc::clone(&state.active),
-            checked_at_ms: state.checked_at_ms,
-            failure: state.failure.clone(),
-            refused: state.refused.clone(),
-        }
+        self.read().following.clone()
     }
 
     /// Sets another file, read at `now_ms`: from the next check on it is this server's.
     pub fn set_file(&self, file: File, now_ms: u64) {
         let mut state = self.write();
         if !self.is_on {
-            state.enforce(of_file(&file, false), now_ms);
+            state.enforce(of_file(&file, false), Timestamp::from_millis(now_ms));
         }
         state.file = Arc::new(file);
     }
@@ -159,75 +139,60 @@ impl Following {
             return;
         }
         let _one = self.asking.lock().await;
+        let now = Timestamp::from_millis(now_ms);
+        let check = self.write().following.begin(now, generation);
         match self.ask(store, generation, now_ms).await {
-            Ok(current) => self.take(&current, hash_key, log, now_ms),
+            Ok(current) => self.take((check, &current), hash_key, log, now),
             Err(why) => {
                 log.message(Level::Error, "policy_check_failed", &why);
-                self.write().failure = Some((now_ms, why));
+                self.write().following.failed(check, now, why);
             }
         }
     }
 
     async fn ask(&self, store: &Store, generation: u64, now_ms: u64) -> Result<Current, String> {
-        let mut text = None;
+        let file = self.file();
+        let mut question = PolicyQuestion::new(file.fingerprint, None);
         loop {
-            let has_text = text.is_some();
-            let (file, known, seen) = {
-                let state = self.read();
-                let refused = state.refused.as_ref().map(|(version, _)| *version);
-                let known = Some(refused.unwrap_or(state.active.version)).filter(|it| *it > 0);
-                let seen = generation.max(state.active.policy.version());
-                (Arc::clone(&state.file), known, Some(seen).filter(|seen| *seen > 0))
-            };
-            let deployed = Deployed { fingerprint: file.fingerprint, text: text.take() };
-            let call = StoreCall::Policy(PolicyCall::Read { deployed, known, seen, now_ms });
-            match store.rules(&call).await {
-                StoreReply::Policy(PolicyReply::Current(current)) => return Ok(current),
-                StoreReply::Policy(PolicyReply::SendText) if !has_text => {
-                    text = Some(file.text.clone());
-                }
-                StoreReply::Failed(why) => return Err(why),
-                _ => return Err("the store answered something else".to_owned()),
+            let known = self.read().following.known(generation);
+            let call = question.call(known, now_ms);
+            let reply = store.rules(&call).await;
+            if let Some(done) = question.receive(reply, "the store", || file.text.clone()) {
+                return done;
             }
         }
     }
 
-    fn take(&self, current: &Current, hash_key: &[u8], log: &Log, now_ms: u64) {
-        let (file, is_enforced) = {
-            let state = self.read();
-            (Arc::clone(&state.file), state.is_enforced(current))
-        };
-        let compiled = match (current.source, &current.text) {
-            _ if is_enforced => None,
-            (Source::Deployed, _) => Some(Ok(file.policy.clone())),
-            (Source::Written, Some(text)) => Some(active::compile(text, hash_key, self.spoken)),
-            (Source::Written, None) => {
+    fn take(
+        &self,
+        (check, current): (Check, &Current),
+        hash_key: &[u8],
+        log: &Log,
+        now: Timestamp,
+    ) {
+        let to_compile = self.write().following.found(check, current);
+        let compiled = match to_compile {
+            ToCompile::Nothing => None,
+            ToCompile::Deployed => Some(Ok(self.file().policy.clone())),
+            ToCompile::Text(text) => Some(active::compile(text, hash_key, self.spoken)),
+            ToCompile::Missing => {
                 let why = "the text of the policy did not come with it".to_owned();
-                self.write().failure = Some((now_ms, why));
-                return;
+                return self.write().following.failed(check, now, why);
             }
         };
-        let mut state = self.write();
-        let changed_at_ms = state.changed_at_ms(now_ms);
-        (state.checked_at_ms, state.failure) = (Some(now_ms), None);
-        match compiled {
+        match &compiled {
             None => {}
-            Some(Ok(mut policy)) => {
-                policy.set_version(current.generation);
-                self.warn(&policy, current.version, log);
-                let (version, source) = (current.version, current.source);
-                state.enforce(Active { policy: Arc::new(policy), version, source }, changed_at_ms);
-                state.refused = None;
-            }
+            Some(Ok(policy)) => self.warn(policy, current.version, log),
             Some(Err(problems)) => {
                 let prefix = format!("policy {} cannot be enforced: ", current.version);
-                health::log_each(&problems, &prefix, &mut |line| {
+                health::log_each(problems, &prefix, &mut |line| {
                     log.message(Level::Error, "policy_refused", line);
                 });
-                let last = state.active.counted_as(current.generation, state.active.version);
-                state.enforce(last, changed_at_ms);
-                state.refused = Some((current.version, problems));
             }
+        }
+        let mut state = self.write();
+        if let Some((active, since)) = state.following.checked(check, current, compiled, now) {
+            state.fleet.follow(&active.policy, since);
         }
     }
 
@@ -249,46 +214,20 @@ impl Following {
     }
 }
 
-/// The time from one check to the next, unless the check failed or nothing ran.
-const CHECKED_WITHIN_MS: u64 = 5_000;
-
 impl FollowedPolicy {
-    /// Enforces `active`, in force since `changed_at_ms`.
-    fn enforce(&mut self, active: Active, changed_at_ms: u64) {
-        self.fleet.follow(&active.policy, Timestamp::from_millis(changed_at_ms));
-        self.active = Arc::new(active);
-    }
-
-    /// The time from which a policy that a check finds at `now_ms` counts as in force, if it is a
-    /// different policy. A server that had no store for an hour, or only the file until now,
-    /// answers nodes of the replaced policy no longer than other servers do.
-    fn changed_at_ms(&self, now_ms: u64) -> u64 {
-        let known_at_ms = self.checked_at_ms;
-        known_at_ms.map_or(0, |at| now_ms.min(at.saturating_add(CHECKED_WITHIN_MS)))
-    }
-
-    fn is_enforced(&self, current: &Current) -> bool {
-        let counts = self.active.policy.version() == current.generation;
-        match &self.refused {
-            Some((version, _)) => counts && *version == current.version,
-            None => {
-                counts
-                    && (self.active.version, self.active.source)
-                        == (current.version, current.source)
-            }
-        }
+    /// Enforces `active` without a check, in force since `since`.
+    fn enforce(&mut self, active: Arc<Active>, since: Timestamp) {
+        self.fleet.follow(&active.policy, since);
+        self.following.set_active(active);
     }
 }
 
-/// The first generation of the policy: the one of counts before the first change at run time.
-const FIRST_GENERATION: u64 = 1;
-
-fn of_file(file: &File, is_on: bool) -> Active {
+fn of_file(file: &File, is_on: bool) -> Arc<Active> {
     let mut policy = file.policy.clone();
     if is_on {
         policy.set_version(FIRST_GENERATION);
     }
-    Active { policy: Arc::new(policy), version: 0, source: Source::Deployed }
+    Arc::new(Active { policy: Arc::new(policy), version: 0, source: Source::Deployed })
 }
 
 #[cfg(test)]
@@ -330,7 +269,9 @@ mod tests {
             let text = Some(text(limit));
             let (generation, source, relieved) = (version, Source::Written, 0);
             let current = Current { version, generation, source, relieved, text };
-            following.take(&current, b"", &log, at_ms);
+            let now = Timestamp::from_millis(at_ms);
+            let check = following.write().following.begin(now, 0);
+            following.take((check, &current), b"", &log, now);
         };
         put(2, start);
         assert!(answers(&following, 2, start) && !answers(&following, 1, start), "only the file");

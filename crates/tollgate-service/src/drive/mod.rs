@@ -5,6 +5,7 @@
 //! most once.
 
 mod charging;
+mod denials;
 mod requests;
 pub mod waiting;
 
@@ -13,5 +14,6 @@ pub mod waiting;
 pub const MAX_REPLANS: u32 = 2;
 
 pub use charging::{Drive, Order};
+pub use denials::DenialCache;
 pub use requests::{ConfirmedCharge, MissingReply, Next, ReplyOutcome, Request, RequestId};
 pub use waiting::WaitBudget;

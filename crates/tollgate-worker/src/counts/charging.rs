@@ -14,7 +14,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Failure, Plan, Policy};
 use tollgate_service::CountRequest;
 use tollgate_service::drive::{
-    Drive, MissingReply, Next, Order, ReplyOutcome, Request, RequestId, WaitBudget,
+    DenialCache, Drive, MissingReply, Next, Order, Request, RequestId, WaitBudget,
 };
 use tollgate_service::metrics::Event;
 
@@ -49,10 +49,10 @@ impl Objects {
         let spent = WaitBudget { waited, ..WaitBudget::default() };
         let drive = Drive::decide(policy, plan, Order::ChargeFirst, spent);
         let mut calls = self.run(policy, plan, drive).await;
-        self.denials.close(policy, plan);
-        if self.denials.overrules_failure(policy, plan, calls.came_at) {
+        let times = || (calls.came_at, js::now());
+        if calls.drive.conclude((policy, plan), &self.denials, times) {
             self.counters.add(Event::RememberedDenial);
-            calls.give_back(plan).await;
+            calls.carry_out(plan).await;
         }
         calls
     }
@@ -74,7 +74,7 @@ impl Objects {
     pub(crate) async fn settle(&self, policy: &Policy, plan: &mut Plan) -> bool {
         let drive = Drive::settle(policy, plan);
         let calls = self.run(policy, plan, drive).await;
-        self.denials.close(policy, plan);
+        self.denials.with(|denials| denials.close(policy, plan));
         calls.drive.has_charged()
     }
 
@@ -150,11 +150,8 @@ impl Calls<'_> {
                 reply => self.accept(plan, (id, at), reply),
             }
         }
-        if let Some(i) = self.drive.suspect() {
-            let denials = &self.objects.denials;
-            let trusts_denial = denials.would_stand_in_for(self.policy, plan, i, self.came_at);
-            self.drive.trust_denial(trusts_denial);
-        }
+        let times = || (self.came_at, js::now());
+        self.drive.recall_denial((self.policy, plan), &self.objects.denials, times);
         if !silent.is_empty() {
             self.drive.skip_late(self.policy, plan);
         }
@@ -173,8 +170,8 @@ impl Calls<'_> {
         (id, at): (RequestId, Timestamp),
         reply: Result<Vec<u8>, NoReply>,
     ) {
-        let Some(Request { partition, event, .. }) = self.drive.request(id) else { return };
-        let (objects, policy) = (self.objects, self.policy);
+        let Some(Request { event, .. }) = self.drive.request(id) else { return };
+        let objects = self.objects;
         let lost = |kind, word: &str, failure| {
             objects.note(kind, word);
             Err(MissingReply::Failed(failure))
@@ -187,16 +184,11 @@ impl Calls<'_> {
             Err(NoReply::Late) => lost(FailureKind::Late, "", Failure::Unreachable),
             Err(NoReply::Failed(word)) => lost(FailureKind::Failed, &word, Failure::Unreachable),
         };
-        let is_reply = reply.is_ok();
-        let outcome = self.drive.receive(policy, plan, id, reply);
-        match outcome {
-            ReplyOutcome::Used if is_reply => {
-                objects.denials.record_reply(policy, plan, partition, at)
-            }
-            ReplyOutcome::LostRefund => objects.denials.forget_partition(policy, plan, partition),
-            ReplyOutcome::Used | ReplyOutcome::Misread | ReplyOutcome::Unexpected => {}
-        }
-        if is_reply && matches!(outcome, ReplyOutcome::LostRefund | ReplyOutcome::Misread) {
+        // A reply to one of several parallel calls may have arrived long before it is read.
+        let is_alone = plan.len() == 1;
+        let received_at = || if is_alone { js::now() } else { at };
+        let (plan, denials) = ((self.policy, plan), &objects.denials);
+        if self.drive.receive_and_remember(plan, id, reply, denials, received_at) {
             objects.note(FailureKind::Misread, "");
         }
     }

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Denials, Plan, Policy};
+use tollgate_service::drive::DenialCache;
 
 use crate::runtime::js;
 
@@ -41,46 +42,10 @@ impl CachedDenials {
         denials.know_relief(relieved(now));
         denials.refuses(policy, plan, now)
     }
+}
 
-    /// True when a denial that was valid at `came_at`, or was received since, would decide the
-    /// request if the object of partition `i` does not respond.
-    pub(crate) fn would_stand_in_for(
-        &self,
-        policy: &Policy,
-        plan: &Plan,
-        i: usize,
-        came_at: Timestamp,
-    ) -> bool {
-        self.0.borrow_mut().would_stand_in_for(policy, plan, i, (came_at, js::now()))
-    }
-
-    /// True when such a denial decides the request, because an object did not respond.
-    pub(crate) fn overrules_failure(
-        &self,
-        policy: &Policy,
-        plan: &mut Plan,
-        came_at: Timestamp,
-    ) -> bool {
-        self.0.borrow_mut().overrules_failure(policy, plan, (came_at, js::now()))
-    }
-
-    /// Remembers the denial of the object of partition `i`, if there was one. A reply to one of
-    /// several parallel calls may have arrived long before it is read. It is therefore dated to
-    /// when the call was made, at `asked_at`.
-    pub(crate) fn record_reply(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
-        if plan.partition(i).is_some_and(|partition| partition.has_states()) {
-            let received_at = if plan.len() == 1 { js::now() } else { asked_at };
-            self.0.borrow_mut().record_reply(policy, plan, i, received_at);
-        }
-    }
-
-    /// Forgets the counts of partition `i`: see [`Denials::forget_partition`].
-    pub(crate) fn forget_partition(&self, policy: &Policy, plan: &Plan, i: usize) {
-        self.0.borrow_mut().forget_partition(policy, plan, i);
-    }
-
-    /// Forgets the denials that the replies to a request did not confirm.
-    pub(crate) fn close(&self, policy: &Policy, plan: &Plan) {
-        self.0.borrow_mut().close(policy, plan);
+impl DenialCache for CachedDenials {
+    fn with<T>(&self, step: impl FnOnce(&mut Denials) -> T) -> Option<T> {
+        Some(step(&mut self.0.borrow_mut()))
     }
 }

@@ -13,32 +13,43 @@
 //!
 //! A policy in force that this code cannot compile (a newer version of it wrote it, and was rolled
 //! back) is named in the log and in the health report, and the last good one stays.
+//!
+//! Deliberately absent: the known state of the policy, and when to ask; those are in the service
+//! ([`Following`]).
 
 pub(crate) mod fleet;
-pub(crate) mod following;
 
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use tollgate_core::Timestamp;
+use tollgate_core::Span;
 use tollgate_policy::{Policy, Surface};
-use tollgate_service::{
-    Current, Deployed, PolicyCall, PolicyReply, Source, StoreCall, StoreReply, health,
+use tollgate_service::deployment::FIRST_GENERATION;
+use tollgate_service::following::{
+    Check, FollowStep, Following, Freshness, PolicyQuestion, ToCompile,
 };
+use tollgate_service::{Current, PolicyReply, Source, StoreReply, health};
 
 use crate::active::{self, Active};
 use crate::deployment::{Gate, RequestContext};
-use crate::follow::following::{Follower, Freshness, Next};
-use crate::object::policy_object::FIRST_GENERATION;
 use crate::object::policy_wire::{InForce, Question};
 use crate::operate::store;
 use crate::operate::tally::FailureKind;
-use crate::runtime::js;
+use crate::runtime::js::{self, Bell};
 
 /// How long a check may run, whether or not a request waits for it.
 const CHECK_MS: u32 = 10_000;
 /// How often a waiting request looks without being woken.
 const LOOK_MS: u64 = 50;
+
+/// The policy that an isolate knows, and the requests that wait for a newer one.
+pub(crate) struct Follower {
+    /// Not borrowed across an await.
+    pub(crate) following: RefCell<Following<Rc<Active>>>,
+    bell: Bell,
+    /// The fingerprint by which the policy object knows the deployed file.
+    pub(crate) fingerprint: u64,
+}
 
 /// The policy to decide a request under; `None` when there is none; the health report shows why.
 pub(crate) async fn policy(visit: &RequestContext<'_>) -> Option<Rc<Active>> {
@@ -74,112 +85,93 @@ pub(crate) async fn policy_of(visit: &RequestContext<'_>, generation: u64) -> Op
 pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
     let deployed = || gate.deployed().as_ref().ok();
     let Some(follower) = &gate.follower else { return deployed().cloned() };
-    if let Some(active) = &follower.following.borrow().active {
+    if let Some(active) = follower.following.borrow().active() {
         return Some(Rc::clone(active));
     }
     let active = Rc::new(deployed()?.counted_as(FIRST_GENERATION, 0));
-    follower.following.borrow_mut().active = Some(Rc::clone(&active));
+    follower.following.borrow_mut().set_active(Rc::clone(&active));
     Some(active)
 }
 
 impl Follower {
+    pub(crate) fn new(fingerprint: u64) -> Self {
+        Self { following: RefCell::default(), bell: js::bell(), fingerprint }
+    }
+
     /// Waits, within the time-out, for a check if one is due, or for the wished policy.
     async fn follow(&self, visit: &RequestContext<'_>, wish: Freshness) {
-        let timeout_ms = visit.gate.objects.timeout_ms;
+        let timeout = Span::from_millis(visit.gate.objects.timeout_ms.into());
         let mut has_asked = false;
         loop {
             let now = js::now();
-            let next = self.following.borrow_mut().next(now, wish, timeout_ms, has_asked);
+            let next = self.following.borrow_mut().next(now, wish, timeout, has_asked);
             match next {
-                Next::Done => return,
-                Next::Late => return visit.gate.objects.note(FailureKind::Unchecked, ""),
-                Next::Ask => {
+                FollowStep::Done => return,
+                FollowStep::Late => return visit.gate.objects.note(FailureKind::Unchecked, ""),
+                FollowStep::Ask => {
                     has_asked = true;
-                    self.start(visit, now, wish.generation());
+                    let check = self.following.borrow_mut().begin(now, wish.generation());
+                    self.start(visit, check, wish.generation());
                 }
-                Next::Wait => self.bell.wait(LOOK_MS).await,
+                FollowStep::Wait => self.bell.wait(LOOK_MS).await,
             }
         }
     }
 
     /// Begins a check that outlives this request.
-    fn start(&self, visit: &RequestContext<'_>, now: Timestamp, generation: u64) {
-        self.following.borrow_mut().asks(now);
+    fn start(&self, visit: &RequestContext<'_>, check: Check, generation: u64) {
         let deployment = Rc::clone(visit.deployment);
         visit.context.wait_until(async move {
             if let Some(gate) = deployment.gate()
                 && let Some(follower) = &gate.follower
             {
-                follower.check(gate, now, generation).await;
+                follower.check(gate, check, generation).await;
                 follower.bell.ring();
             }
         });
     }
 
-    async fn check(&self, gate: &Gate, sent: Timestamp, generation: u64) {
+    async fn check(&self, gate: &Gate, check: Check, generation: u64) {
         let (current, compiled) = match self.ask(gate, generation).await {
             Ok(found) => found,
-            Err(why) => return self.failed(gate, &why),
+            Err(why) => return self.failed(gate, check, why),
         };
-        self.following.borrow_mut().learn_relief(current.relieved);
-        let following = self.following.borrow();
-        if following.is_enforced(&current) {
-            drop(following);
-            return self.following.borrow_mut().checked(sent, generation);
-        }
-        drop(following);
-        let compiled = match (current.source, &current.text) {
-            (Source::Deployed, _) => gate
-                .deployed()
-                .as_ref()
-                .map(|active| Policy::clone(&active.policy))
-                .map_err(Clone::clone),
-            (Source::Written, Some(text)) => active::compile(text, &gate.settings),
-            (Source::Written, None) => match compiled {
-                Some(policy) => active::enforced(policy, &gate.settings),
-                None => return self.failed(gate, "the policy did not come with its number"),
-            },
-        };
-        match compiled {
-            Ok(mut policy) => {
-                policy.set_version(current.generation);
-                self.take(gate, &current, policy);
+        let to_compile = self.following.borrow_mut().found(check, &current);
+        let compiled = match (to_compile, compiled) {
+            (ToCompile::Nothing, _) => None,
+            (ToCompile::Deployed, _) => {
+                let deployed = gate.deployed().as_ref();
+                let policy = deployed.map(|active| Policy::clone(&active.policy));
+                Some(policy.map_err(Clone::clone))
             }
-            Err(problems) => {
+            (ToCompile::Text(text), _) => Some(active::compile(text, &gate.settings)),
+            (ToCompile::Missing, Some(policy)) => Some(active::enforced(policy, &gate.settings)),
+            (ToCompile::Missing, None) => {
+                let why = "the policy did not come with its number";
+                return self.failed(gate, check, why.to_owned());
+            }
+        };
+        match &compiled {
+            None => {}
+            Some(Ok(policy)) => announce(gate, &current, policy),
+            Some(Err(problems)) => {
                 let prefix = format!("policy {} cannot be enforced: ", current.version);
-                health::log_each(&problems, &prefix, &mut js::fail);
-                let last = best(gate);
-                let mut following = self.following.borrow_mut();
-                following.active =
-                    last.map(|last| Rc::new(last.counted_as(current.generation, last.version)));
-                following.refused = Some((current.version, problems));
+                health::log_each(problems, &prefix, &mut js::fail);
+                // Without a policy of an earlier check the deployed file stays in force.
+                best(gate);
             }
         }
-        if let Some(active) = best(gate).filter(|_| gate.objects.fleet_secret.is_some()) {
-            let changed_at = self.following.borrow().changed_at(js::now());
-            gate.fleet.follow_since(&active, changed_at);
+        let now = js::now();
+        let other = self.following.borrow_mut().checked(check, &current, compiled, now);
+        if let Some((active, since)) = other.filter(|_| gate.objects.fleet_secret.is_some()) {
+            gate.fleet.follow_since(&active, since);
         }
-        self.following.borrow_mut().checked(sent, generation);
     }
 
-    /// Enforces `policy` from now on.
-    fn take(&self, gate: &Gate, current: &Current, policy: Policy) {
-        if current.source == Source::Written {
-            let prefix = format!("policy {}: ", current.version);
-            let warnings = active::warnings(&policy, &gate.settings);
-            health::log_each(&warnings, &prefix, &mut js::warn);
-        }
-        gate.objects.lines.set_limits(policy.waiting());
-        let (version, source) = (current.version, current.source);
-        let mut following = self.following.borrow_mut();
-        following.active = Some(Rc::new(Active { policy: Arc::new(policy), version, source }));
-        following.refused = None;
-    }
-
-    fn failed(&self, gate: &Gate, why: &str) {
-        gate.objects.note(FailureKind::Unchecked, why);
+    fn failed(&self, gate: &Gate, check: Check, why: String) {
+        gate.objects.note(FailureKind::Unchecked, &why);
         gate.objects.report();
-        self.following.borrow_mut().failed(js::now(), why);
+        self.following.borrow_mut().failed(check, js::now(), why);
     }
 
     /// Returns which policy is in force. If it is not the one known here, also returns the policy
@@ -213,22 +205,26 @@ impl Follower {
         &self,
         gate: &Gate,
         generation: u64,
-        mut text: Option<String>,
+        text: Option<String>,
     ) -> Result<Current, String> {
+        let mut question = PolicyQuestion::new(self.fingerprint, text);
         loop {
-            let has_text = text.is_some();
-            let (known, seen) = self.following.borrow().known(generation);
-            let deployed = Deployed { fingerprint: self.fingerprint, text: text.take() };
-            let now_ms = js::now_ms();
-            let call = StoreCall::Policy(PolicyCall::Read { deployed, known, seen, now_ms });
-            match store::policy(gate, &call, CHECK_MS).await {
-                StoreReply::Policy(PolicyReply::Current(current)) => return Ok(current),
-                StoreReply::Policy(PolicyReply::SendText) if !has_text => {
-                    text = Some(js::policy_text());
-                }
-                StoreReply::Failed(why) => return Err(why),
-                _ => return Err("the policy object answered something else".to_owned()),
+            let known = self.following.borrow().known(generation);
+            let call = question.call(known, js::now_ms());
+            let reply = store::policy(gate, &call, CHECK_MS).await;
+            if let Some(done) = question.receive(reply, "the policy object", js::policy_text) {
+                return done;
             }
         }
     }
+}
+
+/// Prepares for `policy`, which is enforced from now on, and logs its warnings.
+fn announce(gate: &Gate, current: &Current, policy: &Policy) {
+    if current.source == Source::Written {
+        let prefix = format!("policy {}: ", current.version);
+        let warnings = active::warnings(policy, &gate.settings);
+        health::log_each(&warnings, &prefix, &mut js::warn);
+    }
+    gate.objects.lines.set_limits(policy.waiting());
 }

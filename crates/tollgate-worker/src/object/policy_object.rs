@@ -14,6 +14,7 @@
 
 use std::cell::RefCell;
 
+use tollgate_service::deployment::FIRST_GENERATION;
 use tollgate_service::{
     Change, Current, Deployed, Kind, NewPolicy, PolicyCall, PolicyReply, Row, Source, StoreCall,
     StoreReply, Summary,
@@ -36,9 +37,6 @@ const MAX_ROWS: u32 = 1_000;
 /// How many versions a count may be ahead of an object that was restored to an earlier day. A
 /// number further ahead was never a version, and must not use up the numbers.
 const MAX_AHEAD: u64 = 1_000_000;
-/// The generation of deployed files before the first change; 0 is for deployments that do not count
-/// generations.
-pub(crate) const FIRST_GENERATION: u64 = 1;
 
 /// The object behind `Policies` of `entry.mjs`. Its method is synchronous and does not panic.
 #[wasm_bindgen]

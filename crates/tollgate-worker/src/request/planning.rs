@@ -12,9 +12,11 @@
 //! where the policy has no tenants, and none is requested where no rule applies.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Facts, Failure, Outdated, Plan, Policy};
+use tollgate_policy::{Facts, Outdated, Plan, Policy, Tenant};
+use tollgate_service::TenantLookup;
 
 use crate::counts::objects::Objects;
 use crate::deployment::RequestContext;
@@ -42,12 +44,13 @@ impl EntryLookup<'_> {
             tenants.hear(&id, asked_at, kept, objects);
         } else {
             let mut cache = tenants.cache.borrow_mut();
+            let set = cache.set(&id);
             if plan.tenant().is_some_and(|tenant| tenant.has_confirmed_entry()) {
-                cache.confirm(&id, asked_at, revision);
+                set.confirm(&id, asked_at, |entry| revision_of(entry) == revision);
             } else if plan.has_failed() && outdated.is_none() {
-                cache.fail(&id, js::now());
+                set.fail(&id, js::now());
             } else {
-                cache.release(&id, js::now());
+                set.release(&id, js::now());
             }
         }
         tenants.bell.ring();
@@ -65,29 +68,25 @@ pub(crate) async fn plan_to_decide<'a>(
 ) -> Option<EntryLookup<'a>> {
     policy.plan(facts, plan);
     let tenants = visit.gate.tenants.as_ref()?;
-    let id = plan.tenant()?.id().to_vec();
-    let of_policy = policy.tenants()?;
-    let name = of_policy.name_of(&id)?;
+    let lookup = TenantLookup::of(policy, plan)?;
     let objects = &visit.gate.objects;
-    let mut look = tenants.look(&id).await;
+    let mut look = tenants.look(&lookup.id).await;
     if matches!(look, Look::Ask) {
         if is_beside(tenants, visit, policy) {
             let asked_at = js::now();
-            let guess = tenants.cache.borrow_mut().guess(&id, asked_at);
-            let revision = guess.as_ref().map_or(0, |entry| entry.revision);
-            if let Some(entry) = guess {
-                plan_under(&entry, policy, &id, facts, plan);
-            }
-            if of_policy.ask_under(plan, revision) {
-                return Some(EntryLookup { tenants, id, asked_at, revision });
+            let guess = tenants.cache.borrow_mut().set(&lookup.id).guess(&lookup.id, asked_at);
+            let revision = revision_of(guess.as_ref());
+            lookup.plan(facts, plan, Some(under(guess, &lookup)), js::now);
+            if policy.tenants()?.ask_under(plan, revision) {
+                return Some(EntryLookup { tenants, id: lookup.id, asked_at, revision });
             }
             policy.plan(facts, plan);
         }
-        tenants.ask(&id, &name, objects).await;
+        tenants.ask(&lookup.id, &lookup.name, objects).await;
         tenants.bell.ring();
-        look = tenants.find(&id, &name, objects).await;
+        look = tenants.find(&lookup.id, &lookup.name, objects).await;
     }
-    plan_with(look, objects, policy, &id, facts, plan);
+    plan_with(look, objects, &lookup, facts, plan);
     None
 }
 
@@ -111,12 +110,13 @@ fn is_beside(tenants: &Tenants, visit: &RequestContext<'_>, policy: &Policy) -> 
     entry_location.is_known(tenancy, policy.version(), js::now())
 }
 
-/// Plans with `entry` while it is in force.
-fn plan_under(entry: &Entry, policy: &Policy, id: &[u8], facts: &impl Facts, plan: &mut Plan) {
-    let tenant = entry.under(policy, id);
-    if tenant.is_in_force(js::now()) {
-        policy.plan_for(facts, &tenant, plan);
-    }
+/// The revision of an entry; 0 for none.
+fn revision_of(entry: Option<&Rc<Entry>>) -> u64 {
+    entry.map_or(0, |entry| entry.revision)
+}
+
+fn under(entry: Option<Rc<Entry>>, lookup: &TenantLookup<'_>) -> Option<Arc<Tenant>> {
+    entry.map(|entry| entry.under(lookup.policy, &lookup.id))
 }
 
 /// Plans a request with its tenant's entry, where it has one. An entry that cannot be found out has
@@ -131,29 +131,20 @@ pub(crate) async fn plan(
 ) {
     policy.plan(facts, plan);
     let Some(tenants) = tenants else { return };
-    let Some(id) = plan.tenant().map(|tenant| tenant.id().to_vec()) else { return };
-    let name = policy.tenants().and_then(|tenants| tenants.name_of(&id));
-    let Some(name) = name else { return };
-    let look = tenants.find(&id, &name, objects).await;
-    plan_with(look, objects, policy, &id, facts, plan);
+    let Some(lookup) = TenantLookup::of(policy, plan) else { return };
+    let look = tenants.find(&lookup.id, &lookup.name, objects).await;
+    plan_with(look, objects, &lookup, facts, plan);
 }
 
 fn plan_with(
     look: Look,
     objects: &Objects,
-    policy: &Policy,
-    id: &[u8],
+    lookup: &TenantLookup<'_>,
     facts: &impl Facts,
     plan: &mut Plan,
 ) {
-    match look {
-        Look::Known(Some(entry)) => plan_under(&entry, policy, id, facts, plan),
-        Look::Known(None) => {}
-        Look::Ask | Look::Wait | Look::Unknown => {
-            objects.note(FailureKind::Tenant, "");
-            if plan.tenant().is_some_and(|tenant| tenant.fails_closed(policy)) {
-                plan.each_partition(|partition| partition.fail(Failure::Unreachable));
-            }
-        }
+    let known = look.known().map(|found| under(found, lookup));
+    if !lookup.plan(facts, plan, known, js::now) {
+        objects.note(FailureKind::Tenant, "");
     }
 }

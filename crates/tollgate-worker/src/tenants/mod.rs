@@ -64,14 +64,14 @@ impl Tenants {
         let patience = Span::from_millis(self.timeout_ms.into());
         // If a call fails, each request that waits for it asks in its turn, at most once.
         for _ in 0..2 {
-            let look = self.cache.borrow_mut().look(id, js::now(), patience);
+            let look = self.cache.borrow_mut().set(id).look(id, js::now(), patience);
             match look {
                 Look::Known(_) | Look::Unknown | Look::Ask => return look,
                 Look::Wait => self.bell.wait(self.timeout_ms.into()).await,
             }
         }
         let mut cache = self.cache.borrow_mut();
-        cache.last(id, js::now())
+        cache.set(id).last(id, js::now())
     }
 
     /// The same, fetched if necessary: [`Look::Known`] or [`Look::Unknown`].
@@ -86,7 +86,7 @@ impl Tenants {
             }
         }
         let mut cache = self.cache.borrow_mut();
-        cache.last(id, js::now())
+        cache.set(id).last(id, js::now())
     }
 
     /// Asks the tenant's object for its entry, and remembers the reply.
@@ -101,27 +101,28 @@ impl Tenants {
             Err(NoReply::Late) => objects.note(FailureKind::Late, ""),
             Err(NoReply::Failed(why)) => objects.note(FailureKind::Failed, &why),
         }
-        self.cache.borrow_mut().fail(id, js::now());
+        self.cache.borrow_mut().set(id).fail(id, js::now());
     }
 
     /// Remembers an object's reply about the tenant's entry, requested at `asked_at`.
     pub(crate) fn hear(&self, id: &[u8], asked_at: Timestamp, kept: &[u8], objects: &Objects) {
         let mut cache = self.cache.borrow_mut();
+        let set = cache.set(id);
         let Some(TenantRecord { revision, entry }) = TenantRecord::read(kept) else {
             objects.note(FailureKind::Misread, "a tenant's object gave no entry");
-            return cache.fail(id, js::now());
+            return set.fail(id, js::now());
         };
         // An object accepts only entries; one that a later version of this code wrote may not be
         // readable.
         match entry.map(|entry| tollgate_language::tenant_entry(entry.as_bytes())) {
             Some(Err(_)) => {
                 objects.note(FailureKind::Misread, "a tenant's entry cannot be read");
-                cache.fail(id, js::now());
+                set.fail(id, js::now());
             }
             Some(Ok(entry)) => {
-                cache.answer(id, asked_at, Some(Rc::new(Entry::new(entry, revision))));
+                set.answer(id, asked_at, Some(Rc::new(Entry::new(entry, revision))));
             }
-            None => cache.answer(id, asked_at, None),
+            None => set.answer(id, asked_at, None),
         }
     }
 

@@ -11,9 +11,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Policy, Tenant, TenantEntry};
-use tollgate_service::TenantSet;
+use tollgate_service::{TenantCacheEntry, TenantSet};
 
 /// The sets are numbered from 0: 512 of them.
 const LAST_SET: u64 = 511;
@@ -27,28 +26,20 @@ pub(crate) struct TenantCache {
 /// The known state of a tenant, and the next step.
 pub(crate) type Look = tollgate_service::Look<Rc<Entry>>;
 
-/// An entry, and its compiled form under the policy that it was last needed for.
+/// An entry that several requests use.
 pub(crate) struct Entry {
-    entry: TenantEntry,
+    entry: RefCell<TenantCacheEntry>,
     pub(crate) revision: u64,
-    /// With the fingerprint of that policy.
-    compiled: RefCell<Option<(u64, Arc<Tenant>)>>,
 }
 
 impl Entry {
     pub(crate) const fn new(entry: TenantEntry, revision: u64) -> Self {
-        Self { entry, revision, compiled: RefCell::new(None) }
+        Self { entry: RefCell::new(TenantCacheEntry::new(entry)), revision }
     }
 
     /// The entry of the tenant `id` under `policy`.
     pub(crate) fn under(&self, policy: &Policy, id: &[u8]) -> Arc<Tenant> {
-        let mut compiled = self.compiled.borrow_mut();
-        if let Some((_, tenant)) = compiled.as_ref().filter(|(of, _)| *of == policy.fingerprint()) {
-            return Arc::clone(tenant);
-        }
-        let tenant = Arc::new(Tenant::new(policy, id, &self.entry));
-        *compiled = Some((policy.fingerprint(), Arc::clone(&tenant)));
-        tenant
+        self.entry.borrow_mut().under(policy, id)
     }
 }
 
@@ -58,45 +49,8 @@ impl TenantCache {
         Self { seed, sets: BTreeMap::new() }
     }
 
-    /// The known state of the tenant `id` at `now`. A call that is under way for longer than
-    /// `patience` was stopped with its request.
-    pub(crate) fn look(&mut self, id: &[u8], now: Timestamp, patience: Span) -> Look {
-        self.set(id).look(id, now, patience)
-    }
-
-    /// The last reply, however old: for planning, where another object confirms whether it is still
-    /// right.
-    pub(crate) fn guess(&mut self, id: &[u8], now: Timestamp) -> Option<Rc<Entry>> {
-        self.set(id).guess(id, now)
-    }
-
-    /// Records that the entry which was [guessed](Self::guess) was right at `asked_at`.
-    pub(crate) fn confirm(&mut self, id: &[u8], asked_at: Timestamp, revision: u64) {
-        let is_same = |entry: Option<&Rc<Entry>>| entry.map_or(0, |it| it.revision) == revision;
-        self.set(id).confirm(id, asked_at, is_same);
-    }
-
-    /// Records that the call for `id` ended without a result, and without a failure.
-    pub(crate) fn release(&mut self, id: &[u8], now: Timestamp) {
-        self.set(id).release(id, now);
-    }
-
-    /// The entry that may still be used at `now` when it cannot be fetched.
-    pub(crate) fn last(&mut self, id: &[u8], now: Timestamp) -> Look {
-        self.set(id).last(id, now)
-    }
-
-    /// Records the reply to the call for `id`, sent at `asked_at`.
-    pub(crate) fn answer(&mut self, id: &[u8], asked_at: Timestamp, entry: Option<Rc<Entry>>) {
-        self.set(id).answer(id, asked_at, entry);
-    }
-
-    /// Records that the call for `id` got no reply.
-    pub(crate) fn fail(&mut self, id: &[u8], now: Timestamp) {
-        self.set(id).fail(id, now);
-    }
-
-    fn set(&mut self, id: &[u8]) -> &mut TenantSet<Rc<Entry>> {
+    /// The set that contains the tenant `id`, if it is known.
+    pub(crate) fn set(&mut self, id: &[u8]) -> &mut TenantSet<Rc<Entry>> {
         let mut hasher = DefaultHasher::new();
         self.seed.iter().for_each(|half| hasher.write_u64(*half));
         hasher.write(id);
@@ -106,6 +60,8 @@ impl TenantCache {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::{Span, Timestamp};
+
     use super::*;
 
     const PATIENCE: Span = Span::from_millis(500);
@@ -136,7 +92,7 @@ mod tests {
     }
 
     fn look(cache: &mut TenantCache, id: &str, millis: u64) -> &'static str {
-        word(&cache.look(id.as_bytes(), at(millis), PATIENCE))
+        word(&cache.set(id.as_bytes()).look(id.as_bytes(), at(millis), PATIENCE))
     }
 
     #[test]
@@ -145,11 +101,11 @@ mod tests {
         assert_eq!(look(&mut cache, "a", 0), "ask");
         assert_eq!(look(&mut cache, "a", 499), "wait");
         assert_eq!(look(&mut cache, "b", 499), "ask");
-        cache.answer(b"a", at(0), Some(gold()));
+        cache.set(b"a").answer(b"a", at(0), Some(gold()));
         assert_eq!(look(&mut cache, "a", 4_999), "entry");
         // Counted from when it was sent: later changes may not be in the reply.
         assert_eq!(look(&mut cache, "a", 5_000), "ask");
-        cache.answer(b"a", at(5_000), None);
+        cache.set(b"a").answer(b"a", at(5_000), None);
         assert_eq!(look(&mut cache, "a", 9_999), "none");
         // The request that asked was stopped.
         assert_eq!(look(&mut cache, "b", 999), "ask");
@@ -159,17 +115,17 @@ mod tests {
     fn what_cannot_be_asked_is_what_it_was_and_asked_again_after_a_second() {
         let mut cache = cache();
         assert_eq!(look(&mut cache, "a", 0), "ask");
-        cache.fail(b"a", at(500));
+        cache.set(b"a").fail(b"a", at(500));
         assert_eq!(look(&mut cache, "a", 1_499), "unknown");
         assert_eq!(look(&mut cache, "a", 1_500), "ask");
-        cache.answer(b"a", at(1_500), Some(gold()));
+        cache.set(b"a").answer(b"a", at(1_500), Some(gold()));
         assert_eq!(look(&mut cache, "a", 6_500), "ask");
-        cache.fail(b"a", at(7_000));
+        cache.set(b"a").fail(b"a", at(7_000));
         assert_eq!(look(&mut cache, "a", 7_999), "entry");
         assert_eq!(look(&mut cache, "a", 600_000), "ask");
-        cache.fail(b"a", at(601_400));
+        cache.set(b"a").fail(b"a", at(601_400));
         assert_eq!(look(&mut cache, "a", 601_499), "entry");
-        assert_eq!(word(&cache.last(b"a", at(601_500))), "unknown");
+        assert_eq!(word(&cache.set(b"a").last(b"a", at(601_500))), "unknown");
     }
 
     #[test]
@@ -177,7 +133,7 @@ mod tests {
         let mut cache = cache();
         assert_eq!(look(&mut cache, "a", 10_000), "ask");
         assert_eq!(look(&mut cache, "a", 0), "ask");
-        cache.answer(b"a", at(10_000), Some(gold()));
+        cache.set(b"a").answer(b"a", at(10_000), Some(gold()));
         assert_eq!(look(&mut cache, "a", 0), "ask");
     }
 
@@ -190,12 +146,12 @@ mod tests {
         for (round, name) in (0..2).flat_map(|round| hot.iter().map(move |name| (round, name))) {
             let is_asked = look(&mut cache, name, round) == "ask";
             assert!(is_asked || round == 1);
-            cache.answer(name.as_bytes(), at(round), Some(gold()));
+            cache.set(name.as_bytes()).answer(name.as_bytes(), at(round), Some(gold()));
         }
         for i in 0..100_000_u32 {
             let name = format!("sprayed {i}");
             assert_eq!(look(&mut cache, &name, 10), "ask");
-            cache.answer(name.as_bytes(), at(10), None);
+            cache.set(name.as_bytes()).answer(name.as_bytes(), at(10), None);
         }
         assert!(cache.sets.values().all(|set| set.len() <= TenantSet::<Rc<Entry>>::WAYS));
         assert!(cache.sets.keys().all(|set| *set <= LAST_SET));
@@ -207,7 +163,7 @@ mod tests {
         for (i, _) in (0..20_000_u32).flat_map(|i| [(i, 0), (i, 1)]) {
             let name = format!("again {i}");
             look(&mut cache, &name, 30);
-            cache.answer(name.as_bytes(), at(30), None);
+            cache.set(name.as_bytes()).answer(name.as_bytes(), at(30), None);
         }
         assert!(cache.sets.values().all(|set| set.len() <= TenantSet::<Rc<Entry>>::WAYS));
     }
