@@ -22,6 +22,7 @@ mod mask;
 mod request_head;
 mod service;
 pub mod following;
+mod policy_question;
 pub mod deployment;
 mod memory;
 mod tenant_plan;

@@ -2,15 +2,16 @@
 //! lines, in simulated time, over counts whose replies are reordered, repeated, lost and late, for
 //! clients that may leave.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
-use tollgate_policy::waiting::{Limits, Poll, Queue, Ticket, Turn};
+use tollgate_policy::waiting::{Limits, Queue, Ticket, Turn};
 use tollgate_policy::{Disposition, Failure, Partition, Plan, Policy, Surface};
 use tollgate_service::CountRequest;
-use tollgate_service::drive::waiting::{Waiting, sleep};
+use tollgate_service::drive::waiting::{WaitCourse, WaitStep, WaitingLines, sleep};
 use tollgate_service::drive::{Drive, MissingReply, Next, Order, RequestId, WaitBudget};
 use tollgate_service::in_flight::InFlight;
 use tollgate_storage::{Counts, InFlightReport};
@@ -51,8 +52,27 @@ fn name_of(partition: Partition<'_>) -> Name {
     name
 }
 
-fn line_of(plan: &Plan, turn: Turn) -> Line {
-    (name_of(plan.partition(turn.partition).unwrap()), turn.record)
+/// The lines; a waiter is the index of its client.
+struct Lines(RefCell<Queue<Line, usize>>);
+
+/// The same for one client.
+struct LinesOf<'a>(&'a Lines, usize);
+
+impl WaitingLines for LinesOf<'_> {
+    type Name = Line;
+    type Waiter = usize;
+
+    fn with<R>(&self, step: impl FnOnce(&mut Queue<Line, usize>) -> R) -> R {
+        step(&mut self.0.0.borrow_mut())
+    }
+
+    fn name(&self, plan: &Plan, turn: Turn) -> Line {
+        (name_of(plan.partition(turn.partition).unwrap()), turn.record)
+    }
+
+    fn waiter(&self, _: Timestamp) -> usize {
+        self.1
+    }
 }
 
 /// The number of a client's request in flight.
@@ -86,11 +106,9 @@ enum Happening {
 
 enum Stage {
     Away,
-    /// It came while others wait for its key, and only peeks.
-    Peeks(Turn),
-    /// It is decided for the first time, or again.
-    Decides(Option<(Ticket, Turn)>),
-    Waits(Ticket, Turn),
+    /// Its drive is not done.
+    Decides,
+    Waits,
     Runs(Option<InFlight>),
     Over,
 }
@@ -98,10 +116,16 @@ enum Stage {
 struct Client {
     ip: u64,
     plan: Plan,
+    course: WaitCourse,
     drive: Drive,
     drives: u32,
     stage: Stage,
     came_at: Timestamp,
+    /// Its last ticket.
+    ticket: Option<Ticket>,
+    /// How often it may be decided again, and how often it was.
+    most_looks: u32,
+    looks: u32,
     has_left: bool,
     timers: u32,
 }
@@ -114,13 +138,20 @@ impl Client {
         let mut plan = Plan::new();
         policy.plan(&DescribedRequest::parse(facts.as_bytes()).unwrap(), &mut plan);
         assert_eq!(plan.len(), 2);
-        let (drive, drives, stage) = (Drive::default(), 0, Stage::Away);
-        let (came_at, has_left, timers) = (START, false, 0);
-        Self { ip, plan, drive, drives, stage, came_at, has_left, timers }
-    }
-
-    fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<>> {
-        Waiting { since: self.came_at, patience: Span::MAX, line: line_of }
+        Self {
+            ip,
+            plan,
+            course: WaitCourse::new(START, Span::MAX, 0),
+            drive: Drive::default(),
+            drives: 0,
+            stage: Stage::Away,
+            came_at: START,
+            ticket: None,
+            most_looks: 0,
+            looks: 0,
+            has_left: false,
+            timers: 0,
+        }
     }
 }
 
@@ -145,7 +176,7 @@ struct World {
     /// In the order of their times.
     happenings: BTreeMap<(Timestamp, u64), Happening>,
     counts: BTreeMap<Name, Counts>,
-    queue: Queue<Line, usize>,
+    lines: Lines,
     clients: Vec<Client>,
     /// The last waiter of each client address that was allowed.
     allowed: BTreeMap<u64, Ticket>,
@@ -163,7 +194,7 @@ impl World {
             number: 0,
             happenings: BTreeMap::new(),
             counts: BTreeMap::new(),
-            queue: Queue::new(Limits::default()),
+            lines: Lines(RefCell::new(Queue::new(Limits::default()))),
             clients: Vec::new(),
             allowed: BTreeMap::new(),
             seen,
@@ -219,38 +250,61 @@ impl World {
     }
 
     fn arrive(&mut self, i: usize) {
+        let most_looks = *self.random.pick(&[2, u32::MAX]);
         let (now, client) = (self.now, &mut self.clients[i]);
-        client.came_at = now;
-        let waiting = client.waiting();
-        match waiting.behind_others(&self.queue, &self.policy, &client.plan) {
-            Some(turn) => {
-                let drive = Drive::peek(&self.policy, &mut client.plan, self.order);
+        (client.came_at, client.most_looks) = (now, most_looks);
+        client.course = WaitCourse::new(now, Span::MAX, most_looks);
+        self.go_on(i);
+    }
+
+    /// The next step of client `i`.
+    fn go_on(&mut self, i: usize) {
+        let (now, policy, client) = (self.now, &self.policy, &mut self.clients[i]);
+        let lines = LinesOf(&self.lines, i);
+        client.timers += 1;
+        let step = client.course.next(&lines, policy, &mut client.plan, || now);
+        let (plan, budget) = (&mut client.plan, client.course.budget());
+        client.ticket = client.course.ticket().or(client.ticket);
+        match step {
+            WaitStep::Peek => {
                 self.seen.came_behind += 1;
-                self.run(i, drive, Stage::Peeks(turn));
+                let drive = Drive::peek(policy, plan, self.order);
+                self.run(i, drive);
             }
-            None => self.decide(i, None),
+            WaitStep::Charge => {
+                self.seen.failed_behind += 1;
+                let drive = Drive::charge(policy, plan, budget);
+                self.run(i, drive);
+            }
+            WaitStep::Decide => {
+                // A poll of the first of a line may be the shortest sleep late.
+                let waited = budget.waited;
+                assert!(waited <= MAX.saturating_add(Span::from_millis(5)), "{waited:?}");
+                client.looks += u32::from(client.course.ticket().is_some());
+                assert!(client.looks <= client.most_looks, "it looks again and again");
+                let drive = Drive::decide(policy, plan, self.order, budget);
+                self.run(i, drive);
+            }
+            WaitStep::Sleep(at) => {
+                assert!(!client.drive.has_charged(), "it waits, and is charged");
+                client.stage = Stage::Waits;
+                let timer = client.timers;
+                self.push(sleep(now, at), Happening::Polls(i, timer));
+            }
+            WaitStep::Hold(_) => panic!("no time is assigned here"),
+            WaitStep::Done => self.finish(i),
         }
     }
 
-    fn decide(&mut self, i: usize, again: Option<(Ticket, Turn)>) {
+    fn run(&mut self, i: usize, drive: Drive) {
         let client = &mut self.clients[i];
-        let waited = self.now.since(client.came_at);
-        // A poll of the first of a line may be the shortest sleep late.
-        assert!(waited <= MAX.saturating_add(Span::from_millis(5)), "{waited:?}");
-        let budget = WaitBudget { waited, left: Span::MAX };
-        let drive = Drive::decide(&self.policy, &mut client.plan, self.order, budget);
-        self.run(i, drive, Stage::Decides(again));
-    }
-
-    fn run(&mut self, i: usize, drive: Drive, stage: Stage) {
-        let client = &mut self.clients[i];
-        (client.drive, client.stage, client.drives) = (drive, stage, client.drives + 1);
+        (client.drive, client.stage, client.drives) = (drive, Stage::Decides, client.drives + 1);
         self.pump(i);
     }
 
     /// Sends what the drive of client `i` has to send, and continues when it is done.
     fn pump(&mut self, i: usize) {
-        if !matches!(self.clients[i].stage, Stage::Peeks(_) | Stage::Decides(_)) {
+        if !matches!(self.clients[i].stage, Stage::Decides) {
             return; // a reply that came twice
         }
         loop {
@@ -304,78 +358,24 @@ impl World {
 
     /// The drive of client `i` is done.
     fn decided(&mut self, i: usize) {
-        let (now, policy, client) = (self.now, &self.policy, &mut self.clients[i]);
+        let client = &mut self.clients[i];
         if client.has_left {
             assert!(!client.drive.has_charged(), "it is charged although it left");
             client.stage = Stage::Over;
             return;
         }
-        let waited = now.since(client.came_at);
-        let waiting = client.waiting();
-        let turn = match std::mem::replace(&mut client.stage, Stage::Over) {
-            Stage::Peeks(_) if client.plan.has_failed() => {
-                self.seen.failed_behind += 1;
-                let budget = WaitBudget::default();
-                let drive = Drive::charge(policy, &mut client.plan, budget);
-                return self.run(i, drive, Stage::Decides(None));
-            }
-            Stage::Peeks(turn) => {
-                assert!(!client.drive.has_charged(), "a peek charges");
-                let denied = client.plan.outcome(policy).disposition();
-                (!matches!(denied, Disposition::Deny { .. })).then_some(turn)
-            }
-            Stage::Decides(None) => {
-                let outcome = client.plan.outcome(policy);
-                let is_retry = matches!(outcome.disposition(), Disposition::Retry(_));
-                if is_retry { outcome.turn() } else { None }
-            }
-            Stage::Decides(Some((ticket, turn))) => {
-                let (queue, plan) = (&mut self.queue, &mut client.plan);
-                let again =
-                    waiting.decided_again(queue, policy, plan, (ticket, turn), (waited, now));
-                match again {
-                    Some(turn) => return self.wait(i, ticket, turn),
-                    None => return self.finish(i, Some(ticket)),
-                }
-            }
-            Stage::Away | Stage::Waits(..) | Stage::Runs(_) | Stage::Over => panic!("no drive"),
-        };
-        let Some(turn) = turn else { return self.finish(i, None) };
-        let client = &mut self.clients[i];
-        let (queue, plan) = (&mut self.queue, &mut client.plan);
-        match waiting.join(queue, &self.policy, plan, (turn, now), i) {
-            Some(ticket) => self.wait(i, ticket, turn),
-            None => self.finish(i, None),
-        }
+        self.go_on(i);
     }
 
-    fn wait(&mut self, i: usize, ticket: Ticket, turn: Turn) {
-        let client = &mut self.clients[i];
-        assert!(!client.drive.has_charged(), "it waits, and is charged");
-        client.stage = Stage::Waits(ticket, turn);
-        self.poll(i);
-    }
-
+    /// Client `i` polls, if it waits.
     fn poll(&mut self, i: usize) {
-        let Stage::Waits(ticket, turn) = self.clients[i].stage else { return };
-        self.clients[i].timers += 1;
-        match self.queue.poll(ticket, self.now) {
-            Poll::Wait(at) => {
-                let timer = self.clients[i].timers;
-                self.push(sleep(self.now, at), Happening::Polls(i, timer));
-            }
-            Poll::Decide => self.decide(i, Some((ticket, turn))),
-            Poll::Over(full) => {
-                self.seen.in_vain += 1;
-                self.clients[i].plan.waiting_mut(&self.policy).reject(full);
-                self.finish(i, None);
-            }
-            Poll::Go => panic!("no time is assigned here"),
+        if matches!(self.clients[i].stage, Stage::Waits) {
+            self.go_on(i);
         }
     }
 
-    /// The request has its decision, after it waited with this ticket.
-    fn finish(&mut self, i: usize, ticket: Option<Ticket>) {
+    /// The request has its decision.
+    fn finish(&mut self, i: usize) {
         let (policy, client) = (&self.policy, &mut self.clients[i]);
         let took = self.now.since(client.came_at);
         assert!(took <= MAX.saturating_add(TIMEOUT.saturating_mul(5)), "it took {took:?}");
@@ -383,10 +383,11 @@ impl World {
             matches!(client.plan.outcome(policy).final_disposition(), Disposition::Allow);
         if !is_allowed {
             assert!(!client.drive.has_charged(), "it is denied, and charged");
+            self.seen.in_vain += u32::from(client.course.waited() > Span::ZERO);
             client.stage = Stage::Over;
             return self.wake_first(i);
         }
-        if let Some(ticket) = ticket {
+        if let Some(ticket) = client.ticket {
             self.seen.allowed_later += 1;
             let before = self.allowed.insert(client.ip, ticket);
             assert!(before < Some(ticket), "it passed one that came earlier");
@@ -408,8 +409,9 @@ impl World {
     /// A waiter has gone: the next one of its line may be woken.
     fn wake_first(&mut self, i: usize) {
         let name = name_of(self.clients[i].plan.partitions().next().unwrap());
-        for line in self.queue.lines_between(&(name, 0), &(name, u32::MAX)) {
-            let first = self.queue.first(&line).copied();
+        let lines = self.lines.0.borrow().lines_between(&(name, 0), &(name, u32::MAX));
+        for line in lines {
+            let first = self.lines.0.borrow().first(&line).copied();
             if let Some(first) = first.filter(|_| self.random.one_in(2)) {
                 self.poll(first);
             }
@@ -424,9 +426,10 @@ impl World {
             let request = InFlightReport::Ended.request(number_of(i), receipt);
             let counts = self.counts.get_mut(name).unwrap();
             counts.report_in_flight(&request, self.now).unwrap();
-            for line in self.queue.lines_between(&(*name, 0), &(*name, u32::MAX)) {
+            let lines = self.lines.0.borrow().lines_between(&(*name, 0), &(*name, u32::MAX));
+            for line in lines {
                 // In the Worker no waiter is woken: it polls soon.
-                let first = self.queue.place_freed(&line, self.now).copied();
+                let first = self.lines.0.borrow_mut().place_freed(&line, self.now).copied();
                 if let Some(first) = first.filter(|_| self.random.one_in(2)) {
                     self.poll(first);
                 }
@@ -436,18 +439,18 @@ impl World {
 
     fn leave(&mut self, i: usize) {
         let client = &mut self.clients[i];
+        let ticket = client.course.ticket();
+        let is_in_line =
+            ticket.is_some_and(|it| self.lines.0.borrow_mut().leave(it, self.now).is_some());
         match client.stage {
-            Stage::Waits(ticket, _) => {
+            Stage::Waits => {
                 self.seen.left_in_line += 1;
-                assert!(self.queue.leave(ticket, self.now).is_some());
+                assert!(is_in_line);
                 client.stage = Stage::Over;
                 self.wake_first(i);
             }
-            Stage::Peeks(_) | Stage::Decides(_) => {
+            Stage::Decides => {
                 self.seen.left_deciding += 1;
-                if let Stage::Decides(Some((ticket, _))) = client.stage {
-                    let _ = self.queue.leave(ticket, self.now);
-                }
                 client.has_left = true;
                 client.drive.withdraw();
                 self.pump(i);
@@ -496,7 +499,8 @@ impl World {
         }
         let is_over = |client: &Client| matches!(client.stage, Stage::Over);
         assert!(self.clients.iter().all(is_over), "a request has no end");
-        assert!(self.queue.is_empty() && self.queue.bytes() == 0, "a line is left");
+        let queue = self.lines.0.borrow();
+        assert!(queue.is_empty() && queue.bytes() == 0, "a line is left");
     }
 }
 

@@ -4,17 +4,17 @@
 //! charges nothing. Only the first of a line asks the store again, when the store may allow it. So
 //! a line costs about one call per request that comes and one per request that goes. Servers do not
 //! know each other's lines: order is kept within each server. The caller waits for a place in a
-//! `leaky-queue`, and forwards the request.
+//! `leaky-queue`, and forwards the request. Deliberately absent: what follows which step; that is
+//! in the service ([`WaitCourse`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Poll, Turn};
-use tollgate_policy::{Disposition, Plan, Policy};
-use tollgate_service::drive::WaitBudget;
-use tollgate_service::drive::waiting::{self, Waiting};
+use tollgate_policy::waiting::{Queue, Turn};
+use tollgate_policy::{Plan, Policy};
+use tollgate_service::drive::waiting::{self, WaitCourse, WaitStep, WaitingLines};
 
 use crate::check::charges::Charges;
 use crate::check::partitions::Charged;
@@ -45,135 +45,81 @@ pub(crate) async fn decide(
     plan: &mut Plan,
     patience: Span,
 ) -> WaitResult {
-    let since = gate.clock.now();
     // A report of use that has already happened waits for nothing.
     let is_decided_once = plan.waiting(policy).is_decided_once();
     let patience = if is_decided_once { Span::ZERO } else { patience };
-    let done = WaitResult::default();
-    let mut request = Waiter { gate, policy, since, patience, plan, done };
-    if let Some((turn, place)) = request.arrive().await {
-        request.wait(turn, place).await;
-    }
-    request.done
-}
-
-/// A request that may wait.
-struct Waiter<'a> {
-    gate: &'a Arc<Gate>,
-    policy: &'a Arc<Policy>,
-    /// When it came.
-    since: Timestamp,
-    /// How long it may wait, whatever its rules allow.
-    patience: Span,
-    plan: &'a mut Plan,
-    done: WaitResult,
-}
-
-impl<'a> Waiter<'a> {
-    /// Decides the request on arrival; returns its place in a line, if it waits.
-    async fn arrive(&mut self) -> Option<(Turn, WaitingSlot<'a>)> {
-        let (gate, policy) = (self.gate, self.policy);
-        let waiting = self.waiting();
-        let ahead = waiting.behind_others(&gate.lines.queue(), policy, self.plan);
-        if let Some(turn) = ahead {
-            self.done.is_overload = gate.peek(policy, self.plan).await;
-            if self.done.is_overload || self.plan.outdated().is_some() {
-                return None;
-            }
-            if self.plan.has_failed() {
-                let budget = self.budget(Span::ZERO);
-                let charged = gate.charge(policy, self.plan, budget).await;
-                self.done.take(charged);
-                return None;
-            }
-            return match self.plan.outcome(policy).disposition() {
-                Disposition::Deny { .. } => None,
-                Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_) => {
-                    Some((turn, self.join(turn)?))
-                }
-            };
-        }
-        let budget = self.budget(Span::ZERO);
-        let charged = gate.decide_once(policy, self.plan, budget).await;
-        self.done.take(charged);
-        if self.done.is_overload || self.plan.outdated().is_some() {
-            return None;
-        }
-        if let Disposition::Retry(wait) = self.plan.outcome(policy).disposition() {
-            if self.plan.waiting(policy).is_decided_once() {
-                self.plan.waiting_mut(policy).reject(Full::Late(wait));
-                return None;
-            }
-            let turn = self.plan.outcome(policy).turn()?;
-            return Some((turn, self.join(turn)?));
-        }
-        None
-    }
-
-    /// Waits until the request has its decision.
-    async fn wait(&mut self, mut turn: Turn, mut place: WaitingSlot<'a>) {
-        let (gate, policy, ticket) = (self.gate, self.policy, place.ticket);
-        loop {
-            let now = gate.clock.now();
-            self.done.waited = now.since(self.since);
-            let poll = gate.lines.queue().poll(ticket, now);
-            match poll {
-                Poll::Wait(at) => {
-                    let sleep = Duration::from_nanos(waiting::sleep(now, at).as_nanos());
+    let mut course = WaitCourse::new(gate.clock.now(), patience, u32::MAX);
+    let (lines, mut slot) = (GateLines { gate, policy }, None);
+    let mut done = WaitResult::default();
+    loop {
+        let step = course.next(&lines, policy, plan, || gate.clock.now());
+        lines.follow(&course, plan, &mut slot);
+        match step {
+            WaitStep::Peek => done.is_overload = gate.peek(policy, plan).await,
+            WaitStep::Charge => done.take(gate.charge(policy, plan, course.budget()).await),
+            WaitStep::Decide => done.take(gate.decide_once(policy, plan, course.budget()).await),
+            WaitStep::Sleep(at) => {
+                let sleep = waiting::sleep(gate.clock.now(), at);
+                let sleep = Duration::from_nanos(sleep.as_nanos());
+                match &slot {
                     // A place has ended, or the request ahead has gone: it polls at once.
-                    let _ = tokio::time::timeout(sleep, place.wakes.notified()).await;
-                }
-                Poll::Go => return,
-                Poll::Over(full) => return self.plan.waiting_mut(policy).reject(full),
-                Poll::Decide => {
-                    let budget = self.budget(self.done.waited);
-                    let charged = gate.decide_once(policy, self.plan, budget).await;
-                    self.done.take(charged);
-                    match self.decided_again(&place, turn) {
-                        Some(again) if !self.done.is_overload => {
-                            turn = again;
-                            place.moved(line(gate, policy, self.plan, turn));
-                        }
-                        _ => return,
+                    Some((_, slot)) => {
+                        let _ = tokio::time::timeout(sleep, slot.wakes.notified()).await;
                     }
+                    None => tokio::time::sleep(sleep).await,
                 }
             }
+            WaitStep::Hold(_) | WaitStep::Done => {
+                done.waited = course.waited();
+                return done;
+            }
         }
-    }
-
-    /// The place where the request continues to wait after it was decided again; `None` if it has
-    /// its decision.
-    fn decided_again(&mut self, place: &WaitingSlot<'_>, waited_in: Turn) -> Option<Turn> {
-        let times = (self.done.waited, self.gate.clock.now());
-        let mut queue = self.gate.lines.queue();
-        let ticket = place.ticket;
-        self.waiting().decided_again(&mut queue, self.policy, self.plan, (ticket, waited_in), times)
-    }
-
-    /// How long it has waited, and how long it may still wait.
-    fn budget(&self, waited: Span) -> WaitBudget {
-        WaitBudget { waited, left: self.patience.saturating_sub(waited) }
-    }
-
-    fn waiting(&self) -> Waiting<impl Fn(&Plan, Turn) -> Line + use<'a>> {
-        let (gate, policy) = (self.gate, self.policy);
-        let line = move |plan: &Plan, turn: Turn| line(gate, policy, plan, turn);
-        Waiting { since: self.since, patience: self.patience, line }
-    }
-
-    /// Goes behind others, or is denied.
-    fn join(&mut self, turn: Turn) -> Option<WaitingSlot<'a>> {
-        let (gate, now) = (self.gate, self.gate.clock.now());
-        let (waiting, wakes) = (self.waiting(), Arc::new(Notify::new()));
-        let line = line(gate, self.policy, self.plan, turn);
-        let (queue, own) = (&mut gate.lines.queue(), Arc::clone(&wakes));
-        let joined = waiting.join(queue, self.policy, self.plan, (turn, now), own);
-        joined.map(|ticket| gate.lines.hold(&gate.clock, (ticket, line), wakes))
+        if done.is_overload {
+            course.overloaded();
+        }
     }
 }
 
-fn line(gate: &Gate, policy: &Policy, plan: &Plan, turn: Turn) -> Line {
-    let partition = plan.partition(turn.partition);
-    let name = partition.map(|it| gate.name_of(policy, (it.group(), it.key())));
-    (name.unwrap_or_default(), turn.record)
+/// The lines of this server, for requests under one policy.
+struct GateLines<'a> {
+    gate: &'a Gate,
+    policy: &'a Policy,
+}
+
+impl WaitingLines for GateLines<'_> {
+    type Name = Line;
+    type Waiter = Arc<Notify>;
+
+    fn with<R>(&self, step: impl FnOnce(&mut Queue<Line, Arc<Notify>>) -> R) -> R {
+        step(&mut self.gate.lines.queue())
+    }
+
+    fn name(&self, plan: &Plan, turn: Turn) -> Line {
+        let partition = plan.partition(turn.partition);
+        let name = partition.map(|it| self.gate.name_of(self.policy, (it.group(), it.key())));
+        (name.unwrap_or_default(), turn.record)
+    }
+
+    fn waiter(&self, _: Timestamp) -> Arc<Notify> {
+        Arc::new(Notify::new())
+    }
+}
+
+impl<'a> GateLines<'a> {
+    /// Takes a slot in the line in which the request waits now: from then on it leaves the line
+    /// when it has its decision, or its client leaves.
+    fn follow(&self, course: &WaitCourse, plan: &Plan, slot: &mut Option<(Turn, WaitingSlot<'a>)>) {
+        let (Some(ticket), Some(turn)) = (course.ticket(), course.turn()) else { return };
+        if let Some((waited_in, slot)) = slot {
+            if *waited_in != turn {
+                *waited_in = turn;
+                slot.moved(self.name(plan, turn));
+            }
+            return;
+        }
+        let (lines, line) = (&self.gate.lines, self.name(plan, turn));
+        let wakes = lines.queue().value_mut(ticket).map(|wakes| Arc::clone(wakes));
+        let hold = |wakes| (turn, lines.hold(&self.gate.clock, (ticket, line), wakes));
+        *slot = wakes.map(hold);
+    }
 }

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Limits, Poll, Queue, Ticket};
+use tollgate_policy::waiting::{Limits, Queue, Ticket};
 use tollgate_service::drive::waiting::LONGEST_SLEEP;
 
 /// A waiter that is this late to poll again is gone: a timer of a busy isolate may be late, too.
@@ -50,12 +50,6 @@ impl Lines {
         }
     }
 
-    /// Returns the waiter's next step.
-    pub(crate) fn poll(&self, ticket: Ticket, now: Timestamp) -> Poll {
-        self.sweep(now);
-        self.queue.borrow_mut().poll(ticket, now)
-    }
-
     /// A request in flight that this count has released: the first requests that wait for its
     /// place have their turn with their next poll.
     pub(crate) fn place_freed(&self, name: &str, now: Timestamp) {
@@ -75,11 +69,6 @@ impl Lines {
         let ahead = self.queue.borrow().ahead_for_place(ticket, LONGER_SLEEPS)?;
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
         Some(PLACE_SLEEP.saturating_mul(ahead.saturating_add(1)))
-    }
-
-    /// Removes a waiter that may look no more.
-    pub(crate) fn leave(&self, ticket: Ticket, now: Timestamp) {
-        let _ = self.queue.borrow_mut().leave(ticket, now);
     }
 
     /// Records that the waiter will have polled again soon after `at`.

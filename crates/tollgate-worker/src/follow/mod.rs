@@ -15,41 +15,31 @@
 //! back) is named in the log and in the health report, and the last good one stays.
 //!
 //! Deliberately absent: the known state of the policy, and when to ask; those are in the service
-//! ([`Following`]).
+//! ([`following`](tollgate_service::following)).
 
 pub(crate) mod fleet;
+pub(crate) mod follower;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate_core::Span;
 use tollgate_policy::{Policy, Surface};
 use tollgate_service::deployment::FIRST_GENERATION;
-use tollgate_service::following::{
-    Check, FollowStep, Following, Freshness, PolicyQuestion, ToCompile,
-};
+use tollgate_service::following::{Check, FollowStep, Freshness, PolicyQuestion, ToCompile};
 use tollgate_service::{Current, PolicyReply, Source, StoreReply, health};
 
 use crate::active::{self, Active};
 use crate::deployment::{Gate, RequestContext};
+use crate::follow::follower::Follower;
 use crate::object::policy_wire::{InForce, Question};
 use crate::operate::store;
 use crate::operate::tally::FailureKind;
-use crate::runtime::js::{self, Bell};
+use crate::runtime::js;
 
 /// How long a check may run, whether or not a request waits for it.
 const CHECK_MS: u32 = 10_000;
 /// How often a waiting request looks without being woken.
 const LOOK_MS: u64 = 50;
-
-/// The policy that an isolate knows, and the requests that wait for a newer one.
-pub(crate) struct Follower {
-    /// Not borrowed across an await.
-    pub(crate) following: RefCell<Following<Rc<Active>>>,
-    bell: Bell,
-    /// The fingerprint by which the policy object knows the deployed file.
-    pub(crate) fingerprint: u64,
-}
 
 /// The policy to decide a request under; `None` when there is none; the health report shows why.
 pub(crate) async fn policy(visit: &RequestContext<'_>) -> Option<Rc<Active>> {
@@ -94,10 +84,6 @@ pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
 }
 
 impl Follower {
-    pub(crate) fn new(fingerprint: u64) -> Self {
-        Self { following: RefCell::default(), bell: js::bell(), fingerprint }
-    }
-
     /// Waits, within the time-out, for a check if one is due, or for the wished policy.
     async fn follow(&self, visit: &RequestContext<'_>, wish: Freshness) {
         let timeout = Span::from_millis(visit.gate.objects.timeout_ms.into());
