@@ -186,7 +186,7 @@ impl Following {
                     text = Some(file.text.clone());
                 }
                 StoreReply::Failed(why) => return Err(why),
-                _ => return Err("the store answered something else".to_owned()),
+                _ => return Err("the store sent an unexpected response".to_owned()),
             }
         }
     }
@@ -201,7 +201,7 @@ impl Following {
             (Source::Deployed, _) => Some(Ok(file.policy.clone())),
             (Source::Written, Some(text)) => Some(active::compile(text, hash_key, self.spoken)),
             (Source::Written, None) => {
-                let why = "the text of the policy did not come with it".to_owned();
+                let why = "the text of the policy is missing from the response".to_owned();
                 self.write().failure = Some((now_ms, why));
                 return;
             }

@@ -146,7 +146,7 @@ impl Following {
                 return Next::Done;
             }
             if now >= sent.saturating_add(timeout) {
-                self.failure = Some((now, "it does not answer in time".to_owned()));
+                self.failure = Some((now, "it does not respond in time".to_owned()));
                 return Next::Late;
             }
             return Next::Wait;

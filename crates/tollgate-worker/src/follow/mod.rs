@@ -137,7 +137,7 @@ impl Follower {
             (Source::Written, Some(text)) => active::compile(text, &gate.settings),
             (Source::Written, None) => match compiled {
                 Some(policy) => active::enforced(policy, &gate.settings),
-                None => return self.failed(gate, "the policy did not come with its number"),
+                None => return self.failed(gate, "the policy is missing from the response"),
             },
         };
         match compiled {
@@ -227,7 +227,7 @@ impl Follower {
                     text = Some(js::policy_text());
                 }
                 StoreReply::Failed(why) => return Err(why),
-                _ => return Err("the policy object answered something else".to_owned()),
+                _ => return Err("the policy object sent an unexpected response".to_owned()),
             }
         }
     }
