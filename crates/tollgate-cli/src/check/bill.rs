@@ -271,7 +271,7 @@ mod tests {
     fn what_never_refuses_has_no_price_for_refusals_and_no_rules_cost_no_call() {
         let watch = r#"{"version":1,"rules":[{"name":"a","key":["client_ip"],"mode":"shadow",
             "quotas":[{"limit":1,"window":"1m"}]}]}"#;
-        assert!(counts(watch).iter().all(|(what, ..)| what.starts_with("admitted")));
+        assert!(counts(watch).iter().all(|(what, ..)| what.starts_with("allowed")));
         assert_eq!(counts(r#"{"version":1,"rules":[]}"#), [("allowed, keys in use", 0, 0, 0)]);
     }
 
