@@ -369,7 +369,7 @@ const HAND_ON_WITHIN_MS = 5_000;
 function within(milliseconds, promise) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error("an object does not answer in time")), milliseconds);
+    timer = setTimeout(() => reject(new Error("an object does not respond in time")), milliseconds);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

@@ -467,7 +467,8 @@ fn policies_that_the_protocols_cannot_serve_are_refused_by_name() {
     let said = put.text();
     assert_eq!(put.status, 422, "{said}");
     assert!(
-        said.contains("rules[0].charge") && said.contains("never tells how the response ended")
+        said.contains("rules[0].charge")
+            && said.contains("these callers do not report the response")
     );
     assert!(said.contains("rules[1].action") && said.contains("204"), "{said}");
     // Without the protocols both are accepted.

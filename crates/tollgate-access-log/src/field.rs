@@ -12,7 +12,7 @@ pub enum Field {
     Time,
     /// The sender, an address or a host name: `client`.
     Client,
-    /// The address of the connection's other end, where the log has both: `peer`.
+    /// The peer address, where the log has both: `peer`.
     Peer,
     /// The method: `method`.
     Method,

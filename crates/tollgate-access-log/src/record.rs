@@ -44,7 +44,7 @@ pub struct Record<'a> {
     pub time: Time,
     /// The sender; `None` when the line does not have it, as for a Unix socket.
     pub client: Option<Client<'a>>,
-    /// The connection's other end, where the log has it in addition to the client.
+    /// The peer address, where the log has it in addition to the client.
     pub peer: Option<IpAddr>,
     /// The status of the response; `None` when there was no response.
     pub status: Option<u16>,

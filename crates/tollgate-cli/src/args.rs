@@ -28,7 +28,7 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 the policy has problems, or a re
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// When to use colours; auto: on a terminal, unless NO_COLOR or CLICOLOR_FORCE says otherwise
+    /// When to use colours; auto: on a terminal, unless NO_COLOR or CLICOLOR_FORCE is set
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", display_order = 1000)]
     pub(crate) color: Color,
 }
@@ -79,7 +79,7 @@ pub(crate) enum Command {
 pub(crate) struct CheckArgs {
     /// The policy in JSON or YAML, or a configuration of Envoy with it; - reads the standard input
     pub(crate) policy: PathBuf,
-    /// The surface that enforces the policy; both by default
+    /// The surface that enforces the policy; envoy and worker by default
     #[arg(long, value_parser = Surfaces::parser())]
     pub(crate) surface: Option<Surfaces>,
     /// Entries of tenants, as GET tenants lists them; may be repeated, one page each
@@ -97,7 +97,7 @@ pub(crate) struct CheckArgs {
 pub(crate) struct ExplainArgs {
     /// The policy in JSON or YAML, or a configuration of Envoy with it; - reads the standard input
     pub(crate) policy: PathBuf,
-    /// The request as a command line of curl, in one word
+    /// The request as a command line of curl, as one argument
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["method", "path", "host", "url", "words"])]
     pub(crate) curl: Option<String>,
     /// The request's URL, instead of --host and --path
@@ -115,8 +115,7 @@ pub(crate) struct ExplainArgs {
     /// A header of the request, 'name: value'; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// The address of the connection's other end; in a Worker, CF-Connecting-IP; with a URL
-    /// 192.0.2.1 by default
+    /// The peer address; in a Worker, CF-Connecting-IP; with a URL 192.0.2.1 by default
     #[arg(long)]
     pub(crate) ip: Option<IpAddr>,
     /// Envoy, library: the name of the route

@@ -187,7 +187,7 @@ impl fmt::Display for QuotaError {
                 write!(f, "burst of a strict quota must be at most its limit, {largest_burst}")
             }
             Self::NoBurst => {
-                f.write_str("this algorithm admits up to its limit at once; leave burst out")
+                f.write_str("this algorithm allows up to its limit at once; leave burst out")
             }
             Self::NoStrict => {
                 f.write_str("a fixed window cannot be strict; use sliding-log or sliding-buckets")

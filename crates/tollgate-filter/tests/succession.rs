@@ -207,7 +207,7 @@ fn a_damaged_directory_is_said_and_begins_anew() {
         // A running worker continues, and has no cost for reading it.
         assert_eq!(old.passes(&shared, b"other", NOW, 1), 1);
         let new = Worker::new(&log_of(20), &shared);
-        let line = "the directory was damaged: what was used under other quotas of rule \"r\" starts again";
+        let line = "the directory was damaged: counts that were used under other quotas of rule \"r\" start again";
         assert_eq!(new.log, [line]);
         assert_eq!(Worker::new(&log_of(20), &shared).log, Vec::<String>::new());
     }
@@ -223,7 +223,7 @@ fn a_full_directory_is_said() {
     assert_eq!(said.len(), 43);
     assert_eq!(
         said[0],
-        "the directory is full: what was used long ago under other quotas of rule \"r\" starts again"
+        "the directory is full: counts that were used long ago under other quotas of rule \"r\" start again"
     );
     let (bytes, _) = shared.entries()[&directory(&Worker::new(&log_of(300), &shared))[..]].clone();
     assert!(bytes.len() < 20_000, "{}", bytes.len());

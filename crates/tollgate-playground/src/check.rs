@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((rule.name.as_str(), rule.key.as_str()), ("each", "client address"));
         assert_eq!(rule.quotas[0].words, "10 per minute, gcra");
         assert_eq!(rule.quotas[0].bound, "at most 19 in any minute");
-        assert!(checked.client_ip.contains("connection's other end"));
+        assert!(checked.client_ip.contains("the peer address"));
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub trait Facts {
     /// order, as in the Fetch standard; `None` when there is none.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
-    /// The address of the connection's other end (in a Worker: CF-Connecting-IP); `None` when there
+    /// The peer address (in a Worker: CF-Connecting-IP); `None` when there
     /// is none, as on a Unix socket.
     fn peer(&self) -> Option<IpAddr>;
 

@@ -92,7 +92,8 @@ macro_rules! families {
 // A new row comes last, with the next number.
 families! {
     1 Requests "requests" Counter [answer] [Worker Server Envoy]
-        "Requests by their result: passed, delayed, refused, or unlimited when no rule applied";
+        "Requests by their result: allowed (passed), delayed, denied (refused), or unlimited when \
+         no rule applied";
     2 Decisions "decisions" Counter [rule, quota, tier, result] [Worker Server]
         "Decisions of each rule that applied to a request; quota is the one that denies or \
          delays, else empty";
@@ -100,7 +101,7 @@ families! {
         "Decisions that allowed a request and left at most a fifth of a quota, or of its burst \
          where that is less, without those that a shard made from its own units";
     4 Waits "wait_seconds" Histogram [le] [Worker Server]
-        "The wait of requests that passed after it, in seconds";
+        "The wait of requests that were allowed after it, in seconds";
     5 WaitingFull "waiting_full" Counter [] [Worker Server Envoy]
         "Requests denied because too many wait";
     6 RememberedDenials "remembered_denials" Counter [] [Worker Server]
@@ -224,7 +225,7 @@ families! {
     60 TableRoom "table_room" Gauge [plugin] [Envoy]
         "Keys that the tables have room for";
     61 WaitMs "wait_ms" Histogram [] [Envoy]
-        "The wait of requests that passed after it, in milliseconds";
+        "The wait of requests that were allowed after it, in milliseconds";
     62 Waiting "waiting" Gauge [] [Envoy]
         "Requests that wait, in all workers";
     63 WaitingBytes "waiting_bytes" Gauge [] [Envoy]

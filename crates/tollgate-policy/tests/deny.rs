@@ -274,10 +274,7 @@ fn explanations_agree_with_the_decision() {
     assert_eq!(surface.plan.outcome(&surface.policy).verdicts(), []);
     let words = surface.policy.explain().deny_rules();
     assert_eq!(words[0].applies, "requests with client in 192.0.2.0/24");
-    assert_eq!(
-        (words[0].mode, &*words[0].action),
-        ("enforced", "refuse with 403, without a count")
-    );
+    assert_eq!((words[0].mode, &*words[0].action), ("enforced", "deny with 403, without a count"));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn descriptors_have_their_words() {
         "beside": [[{"a": "*"}]]}"#;
     let words = "domain \"d\" or \"e\" and descriptor entry user not \"7\" or \"x...\" and descriptor entry plan \
                  and descriptor (a \"1\"), (b) or (c \"x...\" but not \"xy\" or like \"/a/*/b\") \
-                 and beside it the descriptor (a)";
+                 and next to it the descriptor (a)";
     let document = format!(
         r#"{{"version": 1, "exempt": [{conditions}], "rules": [{{"name": "a",
             "key": [{{"descriptor": "user"}}], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#

@@ -119,7 +119,7 @@ fn every_mistake_of_an_entry_is_said_at_once() {
             "unknown field \"tire\"; did you mean \"tier\"?\n\
              priority: 1000001 is not a whole number from 0 to 1000000\n\
              expires: 1 is not a time; use UTC to the second, such as \"2027-01-31T00:00:00Z\"\n\
-             quotas.each[0].limit: 1000000000000000 is refused: limit must be 0 to 999999999999999\n\
+             quotas.each[0].limit: 1000000000000000 is not valid: limit must be 0 to 999999999999999\n\
              quotas.each[0].window: \"0s\" is too short; use 1ms to 366d\n\
              quotas.site: has 0 quotas; use 1 to 16",
         ),

@@ -194,7 +194,8 @@ impl WantsStore {
                 next(head, step, StoreCall::Metrics, PendingOperation::Metrics)
             }
             _ => {
-                let answer = Wrong::StoreUnavailable.answer("the store does not answer; try again");
+                let answer =
+                    Wrong::StoreUnavailable.answer("the store does not respond; try again");
                 Next::Response(sent(answer.with("retry-after", "1"), head.is_head))
             }
         }

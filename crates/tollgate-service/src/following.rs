@@ -218,7 +218,7 @@ impl<A: Deref<Target = Active> + Clone + From<Active>> Following<A> {
                 return FollowStep::Done;
             }
             if now >= since.saturating_add(timeout) {
-                self.failure = Some((now, "it does not answer in time".to_owned()));
+                self.failure = Some((now, "it does not respond in time".to_owned()));
                 return FollowStep::Late;
             }
             return FollowStep::Wait;

@@ -56,7 +56,7 @@ impl PolicyQuestion {
             | StoreReply::Tenants(_)
             | StoreReply::Keys(_)
             | StoreReply::Usage(_)
-            | StoreReply::Metrics(_) => Some(Err(format!("{store} answered something else"))),
+            | StoreReply::Metrics(_) => Some(Err(format!("{store} sent an unexpected response"))),
         }
     }
 }

@@ -249,7 +249,7 @@ fn the_text_of_the_file_is_sent_once_when_the_store_wants_it() {
     };
     let send_text = || StoreReply::Policy(PolicyReply::SendText);
     let found = || StoreReply::Policy(PolicyReply::Current(current(3)));
-    let other = || Some(Err("the store answered something else".to_owned()));
+    let other = || Some(Err("the store sent an unexpected response".to_owned()));
     let mut question = PolicyQuestion::new(6, None);
     let call = |question: &mut PolicyQuestion| text_of(question.call((Some(3), Some(4)), 5));
     let receive = |question: &mut PolicyQuestion, reply: StoreReply| {

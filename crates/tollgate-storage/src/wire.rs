@@ -129,7 +129,7 @@ impl fmt::Display for WireError {
             Self::Malformed => f.write_str("malformed request or reply"),
             Self::OtherPolicy => f.write_str("the other side has another version of the policy"),
             Self::Newer(version) => {
-                write!(f, "what is stored is of version {version} of the policy")
+                write!(f, "the stored counts belong to version {version} of the policy")
             }
             Self::OtherEntry => f.write_str("the tenant has another entry"),
         }

@@ -138,21 +138,21 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         let each = keys.strict.saturating_mul(MILLION).saturating_sub(sharded);
         let rows = each.saturating_add(written).saturating_add(asked);
         let calls = calls.saturating_add(asked);
-        cases.push(case("admitted, 1,000 per second for each key", calls, rows, 0, written));
+        cases.push(case("allowed, 1,000 per second for each key", calls, rows, 0, written));
     }
     let settled = keys.settled.saturating_mul(MILLION);
     if settled > 0 {
         let (calls, rows) = (calls.saturating_add(settled), rows.saturating_add(settled));
-        cases.push(case("admitted, charged or settled by the response", calls, rows, 0, relaxed));
+        cases.push(case("allowed, charged or settled by the response", calls, rows, 0, relaxed));
     }
     let ended = keys.in_flight.saturating_mul(MILLION);
     if ended > 0 {
         let (calls, rows) = (calls.saturating_add(ended), rows.saturating_add(ended));
-        cases.push(case("admitted, in flight until it ends", calls, rows, 0, relaxed));
+        cases.push(case("allowed, in flight until it ends", calls, rows, 0, relaxed));
     }
     // A shard with few requests sends each of them to the key's own object.
     let calls = calls.saturating_add(sharded);
-    cases.push(case("admitted, keys in use", calls, rows, 0, relaxed));
+    cases.push(case("allowed, keys in use", calls, rows, 0, relaxed));
     if keys.all() > 0 {
         // The entry of a tenant costs no call when it is read together with a count of the tenant
         // alone.
@@ -162,7 +162,7 @@ pub(super) fn bill(policy: &Policy) -> Bill {
         let tenants = if tenants.is_some() && !is_beside { MILLION } else { 0 };
         let first = rows.saturating_mul(ROWS_OF_A_NEW_KEY);
         let calls = calls.saturating_add(tenants);
-        cases.push(case("admitted, all keys new", calls, first, rows, relaxed));
+        cases.push(case("allowed, all keys new", calls, first, rows, relaxed));
     }
     if policy.deny_rules().iter().any(|rule| rule.is_enforced) {
         cases.push(case("denied by a rule with \"deny\"", 0, 0, 0, 0));
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(
             counts(one),
             [
-                ("admitted, keys in use", MILLION, MILLION, 0),
-                ("admitted, all keys new", MILLION, ROWS_OF_A_NEW_KEY * MILLION, MILLION),
+                ("allowed, keys in use", MILLION, MILLION, 0),
+                ("allowed, all keys new", MILLION, ROWS_OF_A_NEW_KEY * MILLION, MILLION),
                 ("denied from memory", 0, 0, 0),
                 ("denied, not remembered", MILLION, 0, 0),
             ]
@@ -230,8 +230,8 @@ mod tests {
         assert_eq!(
             counts(two)[..2],
             [
-                ("admitted, 1,000 per second for each key", 2 * MILLION, MILLION + 20_000, 0),
-                ("admitted, keys in use", 2 * MILLION, 2 * MILLION, 0),
+                ("allowed, 1,000 per second for each key", 2 * MILLION, MILLION + 20_000, 0),
+                ("allowed, keys in use", 2 * MILLION, 2 * MILLION, 0),
             ]
         );
         // A place in a queue cannot be given back unchanged, so all keys are looked at first.
@@ -255,7 +255,7 @@ mod tests {
             {"name":"a","key":["client_ip"],"quotas":[{"limit":9,"window":"1m"}],
              "cost":{"estimate":1,"max":9,"actual":{"header":"x-cost"}}},
             {"name":"b","key":["client_ip"],"charge":{"response_status":["5xx"]},"quotas":[{"limit":9,"window":"1h"}]}]}"#;
-        let name = "admitted, charged or settled by the response";
+        let name = "allowed, charged or settled by the response";
         assert_eq!(counts(settled)[0], (name, 2 * MILLION, 2 * MILLION, 0));
         let by_host = settled.replacen(
             r#"{"name":"b","key":["client_ip"]"#,
@@ -271,8 +271,8 @@ mod tests {
     fn what_never_refuses_has_no_price_for_refusals_and_no_rules_cost_no_call() {
         let watch = r#"{"version":1,"rules":[{"name":"a","key":["client_ip"],"mode":"shadow",
             "quotas":[{"limit":1,"window":"1m"}]}]}"#;
-        assert!(counts(watch).iter().all(|(what, ..)| what.starts_with("admitted")));
-        assert_eq!(counts(r#"{"version":1,"rules":[]}"#), [("admitted, keys in use", 0, 0, 0)]);
+        assert!(counts(watch).iter().all(|(what, ..)| what.starts_with("allowed")));
+        assert_eq!(counts(r#"{"version":1,"rules":[]}"#), [("allowed, keys in use", 0, 0, 0)]);
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
         line(out, 2, "object", &text);
     }
     if memory.envoy.is_none() && memory.worker.is_none() {
-        line(out, 2, "value", &format!("{most}{value} a key{shared}"));
+        line(out, 2, "value", &format!("{most}{value} per key{shared}"));
     }
 }
 

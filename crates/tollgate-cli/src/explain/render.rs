@@ -55,18 +55,18 @@ fn entry(report: &Report) -> String {
     }
 }
 
-/// `number 11; before it 10 passed`
+/// `number 11; before it: 10 allowed`
 fn number(count: u32, before: &EarlierDecisions) -> String {
     let EarlierDecisions { passed, delayed, waiting, refused } = before;
     let counts = [
-        (passed, "passed"),
-        (delayed, "passed after a wait"),
-        (waiting, "wait"),
-        (refused, "were refused"),
+        (passed, "allowed"),
+        (delayed, "allowed after a wait"),
+        (waiting, "waiting"),
+        (refused, "denied"),
     ];
     let counts = counts.into_iter().filter(|(count, _)| **count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
-    format!("number {count}; before it {}", counts.join(", "))
+    format!("number {count}; before it: {}", counts.join(", "))
 }
 
 fn deny_text(rule: &DenyReport, out: &mut Page) {
@@ -110,7 +110,7 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
     }
     if verdict.malformed.is_some() {
         // Nothing is charged.
-    } else if verdict.cost != 1 || verdict.charged != "when a request is admitted" {
+    } else if verdict.cost != 1 || verdict.charged != "when a request is allowed" {
         line(out, 2, "cost", &format!("{}, charged {}", verdict.cost, verdict.charged));
     }
     if verdict.chosen_in_secret {

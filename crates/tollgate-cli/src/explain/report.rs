@@ -136,7 +136,7 @@ pub(super) struct QuotaReport {
 
 #[derive(Debug, Serialize)]
 pub(super) struct FinalDecision {
-    /// `pass`, `delay` (then pass), `retry` (wait, then decide again) or `refuse`.
+    /// `pass`, `delay` (then allow), `retry` (wait, then decide again) or `refuse`.
     pub(super) answer: &'static str,
     /// The status of Tollgate's response; `None` when the origin responds.
     pub(super) status: Option<u16>,
@@ -231,7 +231,7 @@ impl Report {
         } else if grpc.is_some() {
             self.decision.status = Some(200); // trailers only
             let code = outcome.grpc().code;
-            let how = if code == 0 { "respond, do not pass on:" } else { "refuse with" };
+            let how = if code == 0 { "respond, do not forward:" } else { "deny with" };
             self.decision.words = format!("{how} gRPC status {code}");
             self.body = Some(String::new());
         } else {
@@ -338,15 +338,15 @@ fn quota(
 
 fn decided(disposition: Disposition) -> FinalDecision {
     let (answer, status, wait, words) = match disposition {
-        Disposition::Allow => ("pass", None, None, "pass".to_owned()),
+        Disposition::Allow => ("pass", None, None, "allow".to_owned()),
         Disposition::Delay(wait) => {
-            ("delay", None, Some(wait), format!("wait {}, then pass", words::wait(wait)))
+            ("delay", None, Some(wait), format!("wait {}, then allow", words::wait(wait)))
         }
         Disposition::Retry(wait) => {
             ("retry", None, Some(wait), format!("wait {}, then decide again", words::wait(wait)))
         }
         Disposition::Deny { status } => {
-            let how = if status < 400 { "respond, do not pass on: " } else { "refuse with " };
+            let how = if status < 400 { "respond, do not forward: " } else { "deny with " };
             ("refuse", Some(status), None, format!("{how}{status}"))
         }
     };

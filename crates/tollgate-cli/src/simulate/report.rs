@@ -89,7 +89,7 @@ fn figures(table: &Table) -> Figures {
         .figure("admitted", Cell::Count(table.admitted), share(table.admitted))
         .figure("delayed", Cell::Count(table.delayed), share(table.delayed))
         .figure("denied", Cell::Count(table.denied), share(table.denied))
-        .figure("false allow", Cell::Count(table.false_allow), "admitted where an exact log denies")
+        .figure("false allow", Cell::Count(table.false_allow), "allowed where an exact log denies")
         .figure("false deny", Cell::Count(table.false_deny), "denied where an exact log allows");
     let worst = worst(table);
     let mut figures = figures

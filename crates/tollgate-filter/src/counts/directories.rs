@@ -49,9 +49,9 @@ fn enter(
                 return Change::Keep((Read { cas, directory: Rc::new(directory) }, None));
             }
             Registered::Newest { forgotten: 1.. } => {
-                Some("the directory is full: what was used long ago")
+                Some("the directory is full: counts that were used long ago")
             }
-            _ if is_damaged => Some("the directory was damaged: what was used"),
+            _ if is_damaged => Some("the directory was damaged: counts that were used"),
             _ => None,
         };
         let mut bytes = Vec::new();
@@ -78,7 +78,7 @@ impl Directories {
             lines.extend(lost.map(|lost| {
                 let rules = policy.rules().iter().filter(|rule| rule.group() == index);
                 let names: Vec<_> = rules.map(|rule| format!("\"{}\"", rule.name())).collect();
-                format!("{lost} under other quotas of rule {} starts again", names.join(", "))
+                format!("{lost} under other quotas of rule {} start again", names.join(", "))
             }));
             self.put(index, read);
         }

@@ -1,11 +1,11 @@
 //! Detects, from requests, whether clients can choose the address that they are counted by.
 //!
-//! A connection manager with `use_remote_address` notes the address of the connection's other end
-//! on every request: it appends it to X-Forwarded-For, or with `skip_xff_append` sets
-//! X-Envoy-External-Address or X-Envoy-Internal. A manager without it takes the address from
-//! X-Forwarded-For, and trusts what a client wrote there. The host shows no settings, so the sign
-//! is a request without all three headers: it came neither through the first sort of manager nor
-//! through a proxy that the second may trust.
+//! A connection manager with `use_remote_address` notes the peer address on every request: it
+//! appends it to X-Forwarded-For, or with `skip_xff_append` sets X-Envoy-External-Address or
+//! X-Envoy-Internal. A manager without it takes the address from X-Forwarded-For, and trusts what a
+//! client wrote there. The host shows no settings, so the sign is a request without all three
+//! headers: it came neither through the first sort of manager nor through a proxy that the second
+//! may trust.
 //!
 //! Invariant: silent where the policy itself counts the entries of the list (`trusted_hops`), and
 //! about connections without an address (Unix sockets). Deliberately absent: a decision.

@@ -142,7 +142,7 @@ fn explain(error: QuotaError, limit: u64, doc: &QuotaDoc, at: &At<'_>) {
         }
     };
     let message = match value {
-        Some(value) => format!("{value} is refused: {error}"),
+        Some(value) => format!("{value} is not valid: {error}"),
         None => format!("{error}"),
     };
     match &doc.limit_from {

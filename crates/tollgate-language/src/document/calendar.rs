@@ -52,7 +52,7 @@ impl FromNode for UtcOffset {
             return at.not_text(node, "an offset from UTC; use \"-14:00\" to \"+14:00\"");
         };
         if minutes.unsigned_abs() > MAX_UTC_OFFSET.unsigned_abs() {
-            at.problem(format!("{} is refused: {}", quoted(node), QuotaError::UtcOffset));
+            at.problem(format!("{} is not valid: {}", quoted(node), QuotaError::UtcOffset));
             return None;
         }
         Some(Self(minutes))
@@ -70,7 +70,7 @@ impl FromNode for AnchorDay {
         let day = u64::read(node, at)?;
         let anchor_day = u8::try_from(day).ok().filter(|day| (1..=MAX_ANCHOR_DAY).contains(day));
         if anchor_day.is_none() {
-            at.problem(format!("{day} is refused: {}", QuotaError::AnchorDay));
+            at.problem(format!("{day} is not valid: {}", QuotaError::AnchorDay));
         }
         anchor_day.map(Self)
     }

@@ -36,7 +36,7 @@ impl FromNode for MaxAge {
         let span = if let Node::Text(text) = node { parse_span(text) } else { None };
         let Some(span) = span else { return at.not_text(node, "a time such as \"60s\"") };
         if !(MIN_MAX_AGE..=MAX_MAX_AGE).contains(&span) {
-            at.problem(format!("{} is refused: {}", quoted(node), QuotaError::MaxAge));
+            at.problem(format!("{} is not valid: {}", quoted(node), QuotaError::MaxAge));
             return None;
         }
         Some(Self(span))

@@ -30,7 +30,7 @@ impl FromNode for PenaltyDoc {
         };
         let penalty = Penalty::new(&steps);
         if penalty.is_err() {
-            at.problem(format!("{} is refused: {}", shown(node), QuotaError::Penalty));
+            at.problem(format!("{} is not valid: {}", shown(node), QuotaError::Penalty));
         }
         penalty.ok().map(Self)
     }

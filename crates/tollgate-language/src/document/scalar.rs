@@ -202,7 +202,7 @@ impl FromNode for Limit {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let limit = u64::read(node, at)?;
         if limit > MAX_LIMIT {
-            at.problem(format!("{limit} is refused: limit must be 0 to {MAX_LIMIT}"));
+            at.problem(format!("{limit} is not valid: limit must be 0 to {MAX_LIMIT}"));
             return None;
         }
         Some(Self(limit))
@@ -219,7 +219,7 @@ impl FromNode for Burst {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let burst = u64::read(node, at)?;
         if burst == 0 {
-            at.problem("0 is refused: burst must be at least 1".into());
+            at.problem("0 is not valid: burst must be at least 1".into());
             return None;
         }
         Some(Self(burst))
@@ -238,7 +238,7 @@ impl FromNode for Buckets {
         let parts = u16::try_from(buckets).ok();
         let parts = parts.filter(|parts| (MIN_BUCKETS..=MAX_BUCKETS).contains(parts));
         if parts.is_none() {
-            at.problem(format!("{buckets} is refused: {}", QuotaError::Buckets));
+            at.problem(format!("{buckets} is not valid: {}", QuotaError::Buckets));
         }
         parts.map(Self)
     }

@@ -44,15 +44,15 @@ pub struct RuleInWords {
     pub key: String,
     /// The effect on a request without a key part; `None` when every request has all parts.
     pub on_missing: Option<&'static str>,
-    /// `1 unit a request`
+    /// `1 unit per request`
     pub cost: String,
-    /// `when a request is admitted`
+    /// `when a request is allowed`
     pub charge: String,
     /// `enforced for every key`
     pub mode: String,
-    /// `refuse with 429`
+    /// `deny with 429`
     pub action: String,
-    /// `let the request pass`
+    /// `allow the request`
     pub on_failure: &'static str,
     /// `one count for the fleet, leased for at most 2 s`; `None` when each node has its own count.
     pub scope: Option<String>,
@@ -73,7 +73,7 @@ pub struct DenyRuleInWords {
     pub applies: String,
     /// `enforced`
     pub mode: &'static str,
-    /// `refuse with 403, without a count`
+    /// `deny with 403, without a count`
     pub action: String,
 }
 
@@ -106,7 +106,7 @@ impl<'p> Explain<'p> {
             on_missing: (!items(key).all(|item| item.is_always_there())).then_some(
                 match rule.terms.on_missing {
                     OnMissing::Skip => "the rule does not apply",
-                    OnMissing::Deny => "refuse",
+                    OnMissing::Deny => "deny",
                     OnMissing::Shared => "all such requests share one count",
                 },
             ),
@@ -118,8 +118,8 @@ impl<'p> Explain<'p> {
             mode: mode(rule.terms.mode),
             action: action(self.0, &rule.terms.action),
             on_failure: match rule.terms.on_failure {
-                OnFailure::Allow => "let the request pass",
-                OnFailure::Deny => "refuse with 503",
+                OnFailure::Allow => "allow the request",
+                OnFailure::Deny => "deny with 503",
             },
             scope: scope(rule),
             without_authority: rule
@@ -138,9 +138,9 @@ impl<'p> Explain<'p> {
             applies: applies(rule.when.as_ref(), rule.unless.as_ref()),
             mode: match rule.is_enforced {
                 true => "enforced",
-                false => "shadow: counted, never refused",
+                false => "shadow: counted, never denied",
             },
-            action: format!("refuse with {}, without a count", answer(&rule.reply)),
+            action: format!("deny with {}, without a count", answer(&rule.reply)),
         };
         self.0.deny.rules.iter().map(in_words).collect()
     }
@@ -163,7 +163,9 @@ impl<'p> Explain<'p> {
     pub fn escaped_slashes(&self) -> Option<&'static str> {
         match self.0.settings.spec.escaped_slashes {
             EscapedSlashes::Separator => None,
-            EscapedSlashes::Literal => Some("%2F and %5C in a path are letters of their segment"),
+            EscapedSlashes::Literal => {
+                Some("%2F and %5C in a path are ordinary characters of the segment")
+            }
         }
     }
 
@@ -180,17 +182,17 @@ impl<'p> Explain<'p> {
         let client = &self.0.settings.spec.client;
         let whose = |name: &str| match &client.trust {
             Trust::NoProxy => {
-                format!("the connection's other end; no proxy is trusted to write {name}")
+                format!("the peer address; no proxy is trusted to write {name}")
             }
             Trust::Proxies(networks) => format!(
-                "{name}, from the right past proxies in {}",
+                "{name}, read from the right, skipping proxies in {}",
                 joined(networks.iter().map(ToString::to_string), " or ")
             ),
             Trust::Hops(1) => format!("the last address of {name}"),
             Trust::Hops(hops) => format!("{name}, the address number {hops} from the right"),
         };
         let from = match (&client.source, &client.trust) {
-            (Source::Connection, _) => "the connection's other end".to_owned(),
+            (Source::Connection, _) => "the peer address".to_owned(),
             (Source::CfConnectingIp, _) => "CF-Connecting-IP".to_owned(),
             (Source::XForwardedFor, _) => whose("X-Forwarded-For"),
             (Source::Forwarded, _) => whose("Forwarded"),
@@ -238,8 +240,8 @@ fn requests_with(when: &Conditions) -> String {
 
 fn cost(cost: &Cost) -> String {
     match cost {
-        Cost::Fixed(1) => "1 unit a request".to_owned(),
-        Cost::Fixed(n) => format!("{n} units a request"),
+        Cost::Fixed(1) => "1 unit per request".to_owned(),
+        Cost::Fixed(n) => format!("{n} units per request"),
         Cost::Header { name, default, max, repeated } => {
             let which = repeated.map_or("", Repeated::in_words);
             format!("header {}{which}, at most {max}; without it {default}", name.0)
@@ -272,13 +274,13 @@ fn part(nodes: u32) -> String {
 
 fn charging(charging: &Charging) -> String {
     match charging {
-        Charging::Request => "when a request is admitted".to_owned(),
-        Charging::InFlight => "from its admission to its end".to_owned(),
+        Charging::Request => "when a request is allowed".to_owned(),
+        Charging::InFlight => "while the request is in flight".to_owned(),
         Charging::Response(charge) => {
             let statuses = joined(charge.response_status.0.iter().map(status), " or ");
             let never = if charge.charges(Ending::Disconnect) { ", or never comes" } else { "" };
             let when = if charge.reserves() {
-                "when a request is admitted, and given back unless"
+                "when a request is allowed, and given back unless"
             } else {
                 "when"
             };
@@ -302,7 +304,7 @@ fn charging(charging: &Charging) -> String {
                 .iter()
                 .map(|cost| format!("; {} for status {}", cost.cost, status(&cost.statuses)));
             format!(
-                "as an estimate when a request is admitted, and settled by {shown}: at most \
+                "as an estimate when a request is allowed, and settled by {shown}: at most \
                  {}{}",
                 settled.max,
                 of_status.collect::<String>()
@@ -329,7 +331,7 @@ fn status(pattern: &StatusPattern) -> String {
 fn mode(mode: Mode) -> String {
     match mode {
         Mode::Enforce => "enforced for every key".to_owned(),
-        Mode::Shadow => "shadow: decided and counted, never refused".to_owned(),
+        Mode::Shadow => "shadow: decided and counted, never denied".to_owned(),
         Mode::EnforcePercent(Share { percent, hash_key }) => {
             let by = if hash_key.is_some() { "the salt" } else { "a secret of the surface" };
             format!("enforced for {percent} % of the keys, which {by} chooses")
@@ -339,31 +341,31 @@ fn mode(mode: Mode) -> String {
 
 fn action(policy: &Policy, action: &Action) -> String {
     match action {
-        Action::Deny(None) => "refuse with 429".to_owned(),
-        Action::Deny(Some(reply)) => format!("refuse with {}", answer(reply)),
+        Action::Deny(None) => "deny with 429".to_owned(),
+        Action::Deny(Some(reply)) => format!("deny with {}", answer(reply)),
         Action::Delay(Delay { max, priority }) => {
             let Limits { per_key, total, bytes } = policy.waiting();
             format!(
-                "wait in line at most {}, then refuse with 429; {}a worker holds {per_key} requests of a key, \
+                "wait in line at most {}, then deny with 429; {}a worker holds {per_key} requests of a key, \
                  {total} in all, {bytes} bytes",
                 span(*max),
                 first_go(priority),
             )
         }
-        Action::Mark(mark) => format!("pass on with {}: {}", mark.header.0, mark.value.0),
+        Action::Mark(mark) => format!("forward with header {}: {}", mark.header.0, mark.value.0),
         Action::Respond(reply) => {
-            format!("answer {} without saying why, and do not pass on", answer(reply))
+            format!("respond with {} without the reason; do not forward", answer(reply))
         }
     }
 }
 
-/// `first go requests with header x-plan "gold", then all others; `
+/// `requests with header x-plan "gold" first, then all others; `
 fn first_go(priority: &[Conditions]) -> String {
     if priority.is_empty() {
         return String::new();
     }
     let those = joined(priority.iter().map(requests_with), ", then ");
-    format!("first go {those}, then all others; ")
+    format!("{those} first, then all others; ")
 }
 
 fn answer(reply: &Reply) -> String {

@@ -98,7 +98,7 @@ impl<'p> Explain<'p> {
     }
 
     /// The header with the client's address, in lower case. `None` when the address is the
-    /// connection's other end, and when no proxy is trusted to write such a header.
+    /// peer address, and when no proxy is trusted to write such a header.
     #[must_use]
     pub fn client_header(&self) -> Option<&'p str> {
         let client = &self.0.settings.spec.client;

@@ -140,7 +140,7 @@ pub fn utc_offset(minutes: i16) -> String {
     format!("{sign}{:02}:{:02}", minutes.div_euclid(60), minutes.rem_euclid(60))
 }
 
-/// The decision of a limiter: `admits it; 4 of 20 left`, `denies, would admit it in 1.5 s; 0 of 20
+/// The decision of a limiter: `allows it; 4 of 20 left`, `denies, would allow it in 1.5 s; 0 of 20
 /// left`.
 #[must_use]
 pub fn decision(decision: &Decision, limiter: &Limiter) -> String {
@@ -150,12 +150,12 @@ pub fn decision(decision: &Decision, limiter: &Limiter) -> String {
         return "denies every request".to_owned();
     }
     match (decision.verdict, retry_after) {
-        (Verdict::Allow, _) => format!("admits it; {remaining} of {burst} left"),
+        (Verdict::Allow, _) => format!("allows it; {remaining} of {burst} left"),
         (Verdict::Delay(after), _) => {
-            format!("admits it after {}; {remaining} of {burst} left", wait(after))
+            format!("allows it after {}; {remaining} of {burst} left", wait(after))
         }
         (Verdict::Deny, Some(after)) => {
-            format!("denies, would admit it in {}; {remaining} of {burst} left", wait(after))
+            format!("denies, would allow it in {}; {remaining} of {burst} left", wait(after))
         }
         (Verdict::Penalty, Some(after)) => {
             format!("denies by its penalty, which ends in {}", wait(after))
@@ -164,7 +164,7 @@ pub fn decision(decision: &Decision, limiter: &Limiter) -> String {
             format!("denies until a request in flight ends; {remaining} of {burst} left")
         }
         (Verdict::Deny | Verdict::Penalty, None) => {
-            "never admits it: the cost is more than it ever holds".to_owned()
+            "never allows it: the cost exceeds the capacity".to_owned()
         }
     }
 }

@@ -10,7 +10,7 @@ use tollgate_http_syntax::alternatives::Alternatives;
 /// The source of the client's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The connection's other end.
+    /// The peer address.
     Connection,
     /// The X-Forwarded-For list, read from the right.
     XForwardedFor,

@@ -137,7 +137,7 @@ impl fmt::Display for Condition {
                 alternatives(f, &alloc::format!("descriptor entry {key}"), wanted)
             }
             Self::Entries(list) => alternatives(f, "descriptor", list),
-            Self::Beside(list) => alternatives(f, "beside it the descriptor", list),
+            Self::Beside(list) => alternatives(f, "next to it the descriptor", list),
         }
     }
 }

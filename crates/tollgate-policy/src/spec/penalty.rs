@@ -48,7 +48,8 @@ impl RuleTerms {
 }
 
 const DELAYS: &str = "is for requests that are denied, and the action \"delay\" makes them wait; leave one of them out";
-const MARKS: &str = "is for requests that are denied, and the action \"mark\" lets them pass; leave one of them out";
+const MARKS: &str =
+    "is for requests that are denied, and the action \"mark\" allows them; leave one of them out";
 const LEASED: &str = "needs one place that counts, and this rule leases units to several; leave it out, or \"scope\" and \"shards\"";
 const REPORTED: &str =
     "is for requests that are denied, and a report is recorded, not denied; leave it out";

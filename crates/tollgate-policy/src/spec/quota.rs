@@ -98,7 +98,7 @@ impl QuotaSpec {
         let built = built.map(|quota| if whole.is_strict() { quota.strict() } else { quota });
         let limiter = built.and_then(|quota| Limiter::new(algorithm, quota)).map_err(|error| {
             let part = part(whole.burst());
-            ("burst", format!("of each of {nodes} nodes, {part}, is refused: {error}"))
+            ("burst", format!("of each of {nodes} nodes, {part}, is not valid: {error}"))
         })?;
         Ok(self.with_parts_of(limiter))
     }

@@ -68,7 +68,8 @@ fn is_check(matches: &ArgMatches) -> bool {
 }
 
 fn declared() -> clap::Command {
-    let about = "Answers POST /check by a policy, with counts in memory or in a shared store";
+    let about =
+        "Serves POST /check according to a policy, with counts in memory or in a shared store";
     let after = "Every setting can also be set in the file, under its name here with _ for -, and in the \
                  environment, with the prefix TOLLGATE_: listen = \"[::]:8080\", \
                  TOLLGATE_LISTEN=[::]:8080. A flag takes precedence over the environment, and the \

@@ -296,7 +296,7 @@ impl Gate {
     /// Counts a failure of the store under its event of the metrics.
     pub(crate) fn note_no_reply(&self, why: &NoReply) {
         match why {
-            NoReply::Late => self.note(Event::Late, "it does not answer in time"),
+            NoReply::Late => self.note(Event::Late, "it does not respond in time"),
             NoReply::Failed(why) => self.note(Event::Failed, why),
             NoReply::Unreadable(why) => self.note(Event::Corrupt, why),
             NoReply::Overloaded => {}

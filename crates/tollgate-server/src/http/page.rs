@@ -48,7 +48,7 @@ impl Page {
             files.insert(name, text);
         }
         if !files.contains_key(INDEX) {
-            return Err(message(&"there is no index.html in it"));
+            return Err(message(&"the folder contains no index.html"));
         }
         Ok(Self(files))
     }

@@ -78,7 +78,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|why| message(file, &why))?;
     if chain.is_empty() {
-        return Err(message(file, &"there is no certificate in it"));
+        return Err(message(file, &"the file contains no certificate"));
     }
     Ok(chain)
 }

@@ -217,7 +217,7 @@ async fn count(gate: &Gate, policy: &Policy, asked: OperatorRequest) -> Result<V
         )
         .await;
     reply.map_err(|why| match why {
-        NoReply::Late => "the store does not answer in time".to_owned(),
+        NoReply::Late => "the store does not respond in time".to_owned(),
         NoReply::Failed(why) | NoReply::Unreadable(why) => why,
         NoReply::Overloaded => "too many ask the store".to_owned(),
     })

@@ -61,8 +61,8 @@ pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
             wrong(
                 "charge",
                 format!(
-                    "is not for a server with {setting}: who asks so never tells how the response \
-                     ended; leave it out, or let a server of its own without {setting} have the rule"
+                    "is not for a server with {setting}: these callers do not report the \
+                     response; leave it out, or let a server of its own without {setting} have the rule"
                 ),
             );
         }
@@ -92,7 +92,7 @@ pub fn objections(policy: &Policy, spoken: ProtocolRestrictions) -> Problems {
             wrong(
                 "action",
                 format!(
-                    "has the status {status}, by which a proxy of {setting} lets the request through; use \
+                    "has the status {status}, by which a proxy of {setting} allows the request; use \
                      one from 300 to 599"
                 ),
             );

@@ -176,7 +176,7 @@ impl Following {
             ToCompile::Deployed => Some(Ok(self.file().policy.clone())),
             ToCompile::Text(text) => Some(active::compile(text, hash_key, self.spoken)),
             ToCompile::Missing => {
-                let why = "the text of the policy did not come with it".to_owned();
+                let why = "the text of the policy is missing from the response".to_owned();
                 return self.write().following.failed(check, now, why);
             }
         };

@@ -113,7 +113,9 @@ impl Redis {
             Err(Failed::Overloaded) => Err(NoReply::Overloaded),
             Err(Failed::Engine(Fault::Late)) => Err(NoReply::Late),
             Err(Failed::Engine(fault)) => Err(NoReply::Failed(message(fault))),
-            Err(Failed::Open) => Err(NoReply::Failed("the engine did not answer of late".into())),
+            Err(Failed::Open) => {
+                Err(NoReply::Failed("the engine has not responded recently".into()))
+            }
             Err(Failed::Malformed) => Err(NoReply::Failed("malformed request or reply".into())),
             Ok(reply) => Ok(reply),
         }

@@ -140,7 +140,7 @@ impl Exporter {
         let body = Bytes::from(message(&self.options, batch));
         match timeout(TIMEOUT, self.exchange(body)).await {
             Ok(answer) => answer,
-            Err(_) => Err("the collector does not answer in time".to_owned()),
+            Err(_) => Err("the collector does not respond in time".to_owned()),
         }
     }
 

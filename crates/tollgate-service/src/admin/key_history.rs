@@ -38,7 +38,7 @@ pub(crate) fn begin(head: &RequestHead) -> Next {
 /// The page in the store's reply.
 pub(crate) fn answered(reply: &PolicyReply) -> Next {
     let PolicyReply::KeyHistory { rows, more } = reply else {
-        let answer = Wrong::StoreUnavailable.answer("the store answered something else");
+        let answer = Wrong::StoreUnavailable.answer("the store sent an unexpected response");
         return Step::Response(answer);
     };
     let next_before = rows.last().filter(|_| *more).map(|(number, _)| *number);

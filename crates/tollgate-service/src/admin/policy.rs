@@ -120,7 +120,7 @@ pub(crate) fn answered(
         (PendingPolicyCall::Version, PolicyReply::Version(found)) => {
             version(service, head, found).map(Step::Response)
         }
-        _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
+        _ => Err(Wrong::StoreUnavailable.answer("the store sent an unexpected response")),
     };
     step.unwrap_or_else(Step::Response)
 }

@@ -23,7 +23,8 @@ pub(crate) fn named(head: &RequestHead) -> Result<(), ApiResponse> {
     if head.if_match.is_some() || head.if_none_match.is_some() {
         return Ok(());
     }
-    let detail = "send \"if-match\" with the etag of what you read, or \"*\" for whatever is there";
+    let detail =
+        "send \"if-match\" with the etag of the version you read, or \"*\" for any version";
     Err(Wrong::PreconditionRequired.answer(detail))
 }
 

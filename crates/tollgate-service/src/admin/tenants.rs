@@ -125,7 +125,7 @@ pub(crate) fn answered(
         (PendingTenantCall::Listed, TenantReply::List { entries, more }) => {
             Ok(Step::Response(page(service, &entries, more)))
         }
-        _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
+        _ => Err(Wrong::StoreUnavailable.answer("the store sent an unexpected response")),
     };
     step.unwrap_or_else(Step::Response)
 }
@@ -161,7 +161,7 @@ fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> ApiResponse {
     let wrong = if was_compared { Wrong::Conflict } else { Wrong::PreconditionFailed };
     let (detail, tag) = match found {
         None => ("there is no such tenant", None),
-        Some(_) if was_compared => ("another change came first; read it again", None),
+        Some(_) if was_compared => ("another change was made first; read it again", None),
         Some(found) => ("there is such a tenant", Some(strong(found.revision, &found.entry))),
     };
     let answer = wrong.answer(detail);

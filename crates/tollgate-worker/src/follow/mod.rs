@@ -133,7 +133,7 @@ impl Follower {
             (ToCompile::Text(text), _) => Some(active::compile(text, &gate.settings)),
             (ToCompile::Missing, Some(policy)) => Some(active::enforced(policy, &gate.settings)),
             (ToCompile::Missing, None) => {
-                let why = "the policy did not come with its number";
+                let why = "the policy is missing from the response";
                 return self.failed(gate, check, why.to_owned());
             }
         };

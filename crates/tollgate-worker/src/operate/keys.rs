@@ -101,7 +101,7 @@ async fn close_shards(objects: &Objects, name: &str, shards: Option<u32>) -> Res
 
 fn failed(who: &str, why: js::NoReply) -> String {
     match why {
-        js::NoReply::Late => format!("{who} does not answer in time"),
+        js::NoReply::Late => format!("{who} does not respond in time"),
         js::NoReply::Failed(why) => why,
     }
 }

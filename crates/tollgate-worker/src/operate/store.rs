@@ -11,7 +11,7 @@ use crate::object::policy_wire::Question;
 use crate::operate::flush;
 use crate::runtime::js::{Call, NoReply};
 
-const LATE: &str = "it does not answer in time";
+const LATE: &str = "it does not respond in time";
 
 /// The name of the only policy object.
 const POLICY: &str = "policy";

@@ -143,7 +143,7 @@ impl Tenants {
         let request = Request::of(call, &self.places(name, policy));
         match self.ask_list(&request, timeout_ms, is_idempotent).await {
             Ok(reply) => StoreReply::from_json(&reply),
-            Err(NoReply::Late) => StoreReply::Failed("it does not answer in time".to_owned()),
+            Err(NoReply::Late) => StoreReply::Failed("it does not respond in time".to_owned()),
             Err(NoReply::Failed(why)) => StoreReply::Failed(why),
         }
     }

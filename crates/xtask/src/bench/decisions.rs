@@ -100,10 +100,10 @@ fn table(names: &[&str], costs: &[Cost]) -> Table {
     }
     table.note(&format!(
         "The mixed load has three requests per emission interval. Our decision always \
-         says what remains and when to come back, as `governor` does with its middleware; the row beside it says \
-         only whether, and if not, when to come back, as `governor` does. The loop is taken off the \
-         instructions, with the call and the steps of the clock: {} of ours, {} of `governor`. Instructions are exact, and \
-         `cargo xtask bench core --check` holds them below their ceilings.",
+         returns the remaining units and the wait, as `governor` does with its middleware; the row \"verdict and wait \
+         only\" has no more than `governor`. The loop is subtracted from the instructions, with the call and the steps \
+         of the clock: {} of ours, {} of `governor`. Instructions are exact, and `cargo xtask bench core --check` keeps \
+         them below their ceilings.",
         figure(our_loop[MIXED], 0),
         figure(their_loop[MIXED], 0),
     ));

@@ -86,7 +86,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let mut table = load::table("Envoy: one request", &names, &costs, &bases);
     table.note(
         "One worker, `direct_response`, wrk with 16 keep-alive connections, one client where none are \
-         named, 20 fields more where they are said. Every figure is the median of the rounds; what is added and the ratios are taken within \
+         named, with 20 more fields where named. Every figure is the median of the rounds; what is added and the ratios are taken within \
          a round. Native is `local_ratelimit`, per client with dynamic descriptors and X-RateLimit fields.",
     );
     Ok(table.markdown())

@@ -84,8 +84,15 @@ fn start(workspace: &Workspace, row: &Row) -> Result<Start> {
 }
 
 fn table(rows: &[Row], rounds: u32) -> Result<Table> {
-    let heading =
-        ["", "bytes", "gzipped", "first answer, ms", "over no filter", "CPU, ms", "resident, MiB"];
+    let heading = [
+        "",
+        "bytes",
+        "gzipped",
+        "first response, ms",
+        "over no filter",
+        "CPU, ms",
+        "resident, MiB",
+    ];
     let mut table = Table::new("Envoy: start", &heading);
     let all = |row: &Row, of: fn(&Start) -> f64| row.starts.iter().map(of).collect::<Vec<f64>>();
     let clock = |row: &Row| all(row, |it| it.clock_ms);

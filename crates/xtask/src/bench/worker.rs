@@ -101,7 +101,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
 /// The targets, and whether they are reached.
 fn targets(names: &[&str], costs: &[Vec<f64>]) -> Table {
     let heading = ["", "compared with", "x CPU", "at most", "reached"];
-    let mut table = Table::new("Worker: what is aimed at", &heading);
+    let mut table = Table::new("Worker: targets", &heading);
     for (row, base, hundredths) in TARGETS {
         let (ratio, most) =
             (paired_ratio(&costs[row], &costs[base]), f64::from(hundredths) / 100.0);
@@ -112,8 +112,8 @@ fn targets(names: &[&str], costs: &[Vec<f64>]) -> Table {
     let request = figure(median(&costs[DENIED]), 0);
     let call = figure(paired_difference(&costs[STRICT], &costs[DENIED]), 0);
     table.note(&format!(
-        "For the bill (`CPU_US_PER_REQUEST` and `CPU_US_PER_CALL` in `tollgate-report`): {request} us a \
-         request that is denied from memory, {call} us more one that calls an object which writes."
+        "For the bill (`CPU_US_PER_REQUEST` and `CPU_US_PER_CALL` in `tollgate-report`): {request} us \
+         per request denied from memory, {call} us more for one that calls an object which writes."
     ));
     table
 }

@@ -57,13 +57,13 @@ pub fn measure(workspace: &Workspace) -> Result<String> {
         ]);
     };
     row(
-        "CPU to the first answer, over a no-op",
+        "CPU to the first response, over a no-op",
         paired_difference(&ours.cpu, &noop.cpu),
         "ms",
         MOST_MS,
     );
     row(
-        "clock to the first answer, over a no-op",
+        "clock to the first response, over a no-op",
         paired_difference(&ours.clock, &noop.clock),
         "ms",
         MOST_MS,
@@ -73,7 +73,7 @@ pub fn measure(workspace: &Workspace) -> Result<String> {
     row("all modules, gzipped", kib(uploaded), "KiB", kib(MOST_BYTES));
     table.note(&format!(
         "Medians of {STARTS} starts in turns; {} ms of CPU and {} ms on the clock for the no-op. The \
-         first answer is the health report, so the policy is read, as it was compiled when it was built. {} bytes: each file gzipped \
+         first response is the health report, so the policy is read, as it was compiled when it was built. {} bytes: each file gzipped \
          separately, which is no less than the platform counts.",
         figure(median(&noop.cpu), 0),
         figure(median(&noop.clock), 0),

@@ -28,6 +28,7 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
     let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
     match () {
         () if ends(&[".rs", ".js", ".mjs"]) => in_comments(path, text),
+        () if ends(&[".css"]) => in_block_comments(path, text),
         () if ends(&[".toml", ".yaml", ".yml"]) => in_hash_comments(path, text),
         () if ends(&["openapi.json"]) => in_descriptions(path, text),
         () if ends(&["help.txt"]) || docs::is_document(path) => in_prose(path, text),
@@ -44,6 +45,25 @@ fn in_comments(path: &str, text: &str) -> Vec<Finding> {
     };
     let lines = text.lines().enumerate();
     found(path, lines.filter_map(|(index, line)| Some((index, comment(line)?))))
+}
+
+/// The listed words in the comments of a style sheet, also behind a rule.
+fn in_block_comments(path: &str, text: &str) -> Vec<Finding> {
+    let mut is_comment = false;
+    let mut comment = |line: &str| {
+        let (mut rest, mut kept) = (line, String::new());
+        loop {
+            let mark = if is_comment { "*/" } else { "/*" };
+            let (before, after) = rest.split_once(mark).map_or((rest, None), |(a, b)| (a, Some(b)));
+            if is_comment {
+                kept.push_str(before);
+            }
+            let Some(after) = after else { return kept };
+            (is_comment, rest) = (!is_comment, after);
+        }
+    };
+    let lines = text.lines().enumerate();
+    found(path, lines.map(|(index, line)| (index, comment(line))))
 }
 
 /// The listed words in the comments of TOML and YAML, also behind a value.
@@ -126,6 +146,8 @@ mod tests {
         let text = "/**\n * Planned anew.\n */\nlet told = beside;\n/* Told. */\n";
         assert_eq!(lines(&in_comments("a.js", text)), [2, 5]);
         assert_eq!(lines(&in_comments("a.rs", text)), [0; 0]);
+        let text = ".told { } /* Told. */ .anew { }\n/* a\n beside */ .beside { } /* b */\n";
+        assert_eq!(lines(&check("a.css", text)), [1, 3]);
         let text = "Told so.\n```\nanew\n```\nThe `beside` of a \"quotation told\"; renewed, besides.\nat the\nmost at the most\n| `tollgate_a` | told |\n";
         assert_eq!(lines(&in_prose("a.md", text)), [1, 7, 8]);
     }
