@@ -26,6 +26,28 @@ pub fn filter_wasm() -> PathBuf {
     process::required_path("TOLLGATE_ENVOY_WASM", RUN)
 }
 
+/// The dynamic module, where it is tested in the place of the wasm module.
+pub fn dynamic_module() -> Option<PathBuf> {
+    std::env::var_os("TOLLGATE_ENVOY_MODULE").map(PathBuf::from)
+}
+
+/// The filter as a dynamic module, under the names of the wasm module's metrics.
+fn in_module(configuration: &Value, module: &Path) -> Value {
+    json!({
+        "name": "tollgate",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {
+                "module": {"local": {"filename": module}},
+                "do_not_close": true,
+                "metrics_namespace": "wasmcustom",
+            },
+            "filter_name": "tollgate",
+            "filter_config": configuration,
+        },
+    })
+}
+
 /// True unless the module under test is the slim one, which accepts only compiled policies.
 pub fn reads_documents() -> bool {
     filter_wasm().file_stem().is_none_or(|name| name != "tollgate-envoy-slim")
@@ -87,6 +109,9 @@ pub fn tollgate(policy: &Value, vm_id: &str, form: As) -> Value {
 
 /// The filter with a configuration of any form.
 pub fn configured(configuration: &Value, vm_id: &str) -> Value {
+    if let Some(module) = dynamic_module() {
+        return in_module(configuration, &module);
+    }
     json!({
         "name": "tollgate",
         "typed_config": {
