@@ -26,9 +26,9 @@ pub fn filter_wasm() -> PathBuf {
     process::required_path("TOLLGATE_ENVOY_WASM", RUN)
 }
 
-/// The dynamic module, where it is tested in the place of the wasm module.
-pub fn dynamic_module() -> Option<PathBuf> {
-    std::env::var_os("TOLLGATE_ENVOY_MODULE").map(PathBuf::from)
+/// True when the module under test is the dynamic module, a shared library.
+pub fn is_dynamic_module() -> bool {
+    filter_wasm().extension().is_some_and(|extension| extension == "so")
 }
 
 /// The filter as a dynamic module, under the names of the wasm module's metrics.
@@ -109,8 +109,8 @@ pub fn tollgate(policy: &Value, vm_id: &str, form: As) -> Value {
 
 /// The filter with a configuration of any form.
 pub fn configured(configuration: &Value, vm_id: &str) -> Value {
-    if let Some(module) = dynamic_module() {
-        return in_module(configuration, &module);
+    if is_dynamic_module() {
+        return in_module(configuration, &filter_wasm());
     }
     json!({
         "name": "tollgate",
