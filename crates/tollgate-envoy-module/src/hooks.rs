@@ -33,11 +33,7 @@ pub(crate) fn on_load() -> bool {
 }
 
 /// Reads a configuration; returns its number, and `None` rejects it.
-pub(crate) fn on_configure(
-    envoy: abi::Configuration,
-    name: &[u8],
-    text: &[u8],
-) -> Option<usize> {
+pub(crate) fn on_configure(envoy: abi::Configuration, name: &[u8], text: &[u8]) -> Option<usize> {
     if let Err(problems) = guarded(|_| refused::problems(text, name))? {
         problems.iter().for_each(|line| log(Level::Error, &format!("tollgate: {line}")));
         return None;
@@ -74,9 +70,16 @@ pub(crate) fn on_request_headers(id: u32, stream: Stream) -> i32 {
     }
 }
 
-/// The response to a request comes.
-pub(crate) fn on_response_headers(id: u32) {
-    guarded(|worker| worker.call(id, |filter, _| filter.on_response_headers(id)));
+/// The response to a request comes, perhaps without a body.
+pub(crate) fn on_response_headers(id: u32, is_last: bool) {
+    guarded(|worker| {
+        worker.call(id, |filter, _| {
+            filter.on_response_headers(id);
+            if is_last {
+                filter.on_response_body(id, 0, true);
+            }
+        });
+    });
 }
 
 /// A piece of its body passes.

@@ -226,12 +226,8 @@ impl Counters for Host {
 }
 
 fn define(kind: MetricKind, name: &str) -> Option<u32> {
-    worker::with(|it| {
-        let configuration = it.configuration()?;
-        let number = configuration.metric(kind, name, it.configuring())?;
-        it.metrics.index(configuration.number, kind, number)
-    })
-    .flatten()
+    worker::with(|it| it.metrics.index(kind, name, &*it.configuration()?, it.configuring()))
+        .flatten()
 }
 
 impl SharedData for Host {

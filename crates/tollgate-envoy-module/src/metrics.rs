@@ -5,13 +5,15 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::abi::{MetricKind, Stream};
+use crate::abi::{self, MetricKind, Stream};
+use crate::configuration::Configuration;
 
-/// A metric of one configuration.
+/// A metric, as one configuration has it.
 struct Metric {
+    name: Box<str>,
+    kind: MetricKind,
     /// 0 for none: the place is free.
     configuration: usize,
-    kind: MetricKind,
     /// Envoy's number.
     number: usize,
     /// The count that is not handed over.
@@ -27,23 +29,31 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The index of a metric; `None` when there are too many.
-    pub(crate) fn index(&self, configuration: usize, kind: MetricKind, number: usize) -> Option<u32> {
+    /// The index of a metric; `None` when Envoy has none of this name.
+    pub(crate) fn index(
+        &self,
+        kind: MetricKind,
+        name: &str,
+        configuration: &Configuration,
+        configuring: Option<abi::Configuration>,
+    ) -> Option<u32> {
+        let number = configuration.metric(kind, name, configuring)?;
+        let configuration = configuration.number;
         let mut all = self.all.borrow_mut();
         let is_it = |it: &Metric| {
             it.configuration == configuration && it.kind == kind && it.number == number
         };
         let known = all.iter().position(is_it);
-        let index = known.or_else(|| {
-            let metric = Metric { configuration, kind, number, kept: 0 };
+        let index = known.unwrap_or_else(|| {
+            let metric = Metric { name: name.into(), kind, configuration, number, kept: 0 };
             let free = all.iter().position(|it| it.configuration == 0).unwrap_or(all.len());
             match all.get_mut(free) {
                 Some(place) => *place = metric,
                 None => all.push(metric),
             }
-            Some(free)
+            free
         });
-        u32::try_from(index?).ok()
+        u32::try_from(index).ok()
     }
 
     /// Adds to a counter or a gauge, through `stream` if that is of the same configuration.
@@ -63,12 +73,14 @@ impl Metrics {
         }
     }
 
-    /// Sets a gauge or records in a histogram; without a stream it is lost.
+    /// Sets a gauge or records in a histogram; without a stream of its configuration it is lost.
     pub(crate) fn record(&self, index: u32, value: u64, stream: Option<(Stream, usize)>) {
         let mut all = self.all.borrow_mut();
         let Some(metric) = get(&mut all, index) else { return };
         let (kind, number) = (metric.kind, metric.number);
-        let Some((stream, _)) = stream.filter(|(_, it)| *it == metric.configuration) else { return };
+        let Some((stream, _)) = stream.filter(|(_, it)| *it == metric.configuration) else {
+            return;
+        };
         drop(all);
         match kind {
             MetricKind::Gauge => stream.set_gauge(number, value),
@@ -78,15 +90,17 @@ impl Metrics {
         }
     }
 
-    /// Hands over what was kept for the configuration of this stream.
+    /// Hands over what was kept, also for a configuration that has ended: Envoy has one metric for
+    /// all configurations that define a name.
     pub(crate) fn hand_over(&self, stream: Stream, configuration: usize) {
         if !self.has_kept.get() {
             return;
         }
+        let Some(configuration) = Configuration::find(configuration) else { return };
         let mut due = Vec::new();
-        for metric in self.all.borrow_mut().iter_mut() {
-            if metric.configuration == configuration && metric.kept != 0 {
-                due.push((metric.kind, metric.number, core::mem::take(&mut metric.kept)));
+        for metric in self.all.borrow_mut().iter_mut().filter(|metric| metric.kept != 0) {
+            if let Some(number) = configuration.metric(metric.kind, &metric.name, None) {
+                due.push((metric.kind, number, core::mem::take(&mut metric.kept)));
             }
         }
         let is_kept = |metric: &Metric| metric.kept != 0;
@@ -94,11 +108,11 @@ impl Metrics {
         due.into_iter().for_each(|(kind, number, by)| stream.count(kind, number, by));
     }
 
-    /// Forgets those of a configuration that has ended.
+    /// Frees those of a configuration that has ended and left nothing.
     pub(crate) fn forget(&self, configuration: usize) {
         for metric in self.all.borrow_mut().iter_mut() {
-            if metric.configuration == configuration {
-                (metric.configuration, metric.kept) = (0, 0);
+            if metric.configuration == configuration && metric.kept == 0 {
+                metric.configuration = 0;
             }
         }
     }

@@ -25,8 +25,10 @@ pub(crate) fn problems(text: &[u8], scope: &[u8]) -> Result<(), Vec<String>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-const CALLS: &str = "{}: the dynamic module sends no requests of its own; use the wasm module tollgate-envoy.wasm";
-const METADATA: &str = "Envoy does not give a dynamic module the metadata of other filters; use the wasm module";
+const CALLS: &str =
+    "{}: the dynamic module sends no requests of its own; use the wasm module tollgate-envoy.wasm";
+const METADATA: &str =
+    "Envoy does not give a dynamic module the metadata of other filters; use the wasm module";
 
 fn of_policy(policy: &Policy, at: &str, problems: &mut Vec<String>) {
     for read in policy.explain().reads() {

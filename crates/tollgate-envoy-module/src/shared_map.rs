@@ -41,9 +41,9 @@ impl Default for SharedMap {
 impl SharedMap {
     /// The value under `name`.
     pub(crate) fn get(&self, name: &[u8]) -> Stored {
-        self.part(name).get(name).map_or(Stored::Absent, |(bytes, number)| {
-            Stored::Value(bytes.clone(), *number)
-        })
+        self.part(name)
+            .get(name)
+            .map_or(Stored::Absent, |(bytes, number)| Stored::Value(bytes.clone(), *number))
     }
 
     /// Replaces the value that was read with the number `cas`, or inserts it where there is none.

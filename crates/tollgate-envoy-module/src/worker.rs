@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::reply::Reply;
 
-use crate::abi::{self, Stream};
+use crate::abi::{self, HeaderKind, Stream};
 use crate::configuration::Configuration;
 use crate::host::Host;
 use crate::metrics::Metrics;
@@ -140,7 +140,11 @@ impl Worker {
     }
 
     /// Checks a configuration on Envoy's main thread, and defines its metrics.
-    pub(crate) fn check(&self, configuration: &Arc<Configuration>, envoy: abi::Configuration) -> bool {
+    pub(crate) fn check(
+        &self,
+        configuration: &Arc<Configuration>,
+        envoy: abi::Configuration,
+    ) -> bool {
         self.configuring.set(Some(envoy));
         let id = self.add_root(Arc::clone(configuration));
         self.remove_root(id);
@@ -220,7 +224,8 @@ impl Worker {
     fn root_of(&self, configuration: usize) -> u32 {
         let is_it = |root: &&Root| root.configuration.number == configuration;
         let known = self.roots.borrow().iter().find(is_it).map(|root| root.id);
-        known.unwrap_or_else(|| Configuration::find(configuration).map_or(0, |it| self.add_root(it)))
+        known
+            .unwrap_or_else(|| Configuration::find(configuration).map_or(0, |it| self.add_root(it)))
     }
 
     fn add_root(&self, configuration: Arc<Configuration>) -> u32 {
@@ -389,6 +394,12 @@ impl Worker {
     }
 }
 
+/// True for what Envoy's own responses take for gRPC.
+fn is_grpc(content_type: &[u8]) -> bool {
+    let rest = content_type.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+"))
+}
+
 impl LocalReply {
     /// Replaces a header, or appends it.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
@@ -401,13 +412,12 @@ impl LocalReply {
         self.headers.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Envoy's own response to a gRPC request has the content type `application/grpc` alone; for
-    /// any other the headers are sent as they are, without `details`.
+    /// Envoy makes a response to gRPC of a request with one of two content types alone; for any
+    /// other the headers are sent as they are, without `details`.
     fn send(mut self, stream: Stream) {
-        const PLAIN: &str = "application/grpc";
-        let is_other =
-            |(name, value): &(String, String)| name == "content-type" && value != PLAIN;
-        if self.is_grpc && self.headers.iter().any(is_other) {
+        if self.is_grpc
+            && !stream.header(HeaderKind::Request, "content-type", is_grpc).unwrap_or(false)
+        {
             self.headers.insert(0, (":status".to_owned(), self.status.to_string()));
             return stream.respond_with_headers(&self.headers);
         }

@@ -93,7 +93,8 @@ fn a_stream_may_end_while_it_is_answered() {
     let configuration = policy(&by_key("inside", 1));
     assert!(ask(&configuration, "a"));
     for _ in 0..100 {
-        let stream = configuration.open(Stream { ends_inside: true, ..Stream::get(&[("x-key", "a")]) });
+        let stream =
+            configuration.open(Stream { ends_inside: true, ..Stream::get(&[("x-key", "a")]) });
         assert_eq!(stream.request(), STOPS);
         stream.end(); // once more, which no Envoy does
     }
@@ -155,7 +156,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % limit
     }
 }
@@ -169,7 +171,8 @@ fn hooks_in_any_order_about_any_stream_do_no_harm() {
     configurations.push(policy(rule));
     for step in 0..20_000 {
         if open.len() < 8 || numbers.below(8) == 0 {
-            let mut value: Vec<u8> = (0..numbers.below(40)).map(|_| numbers.below(256) as u8).collect();
+            let mut value: Vec<u8> =
+                (0..numbers.below(40)).map(|_| numbers.below(256) as u8).collect();
             value.truncate(numbers.below(4) * 10);
             let mut stream = Stream::get(&[]);
             stream.request.push((b"x-key".to_vec(), value));

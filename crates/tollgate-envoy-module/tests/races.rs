@@ -18,7 +18,8 @@ fn workers_together_allow_exactly_the_limit() {
         let allowed: usize = thread::scope(|scope| {
             let ask = || {
                 barrier.wait();
-                let streams = (0..LIMIT).map(|_| configuration.open(Stream::get(&[("x-key", key)])));
+                let streams =
+                    (0..LIMIT).map(|_| configuration.open(Stream::get(&[("x-key", key)])));
                 streams.filter(|stream| stream.request() == 0).map(|stream| stream.end()).count()
             };
             let workers: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();

@@ -77,9 +77,9 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: Opaque, _:
 extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     _stream: Opaque,
     id: Kept,
-    _is_last: bool,
+    is_last: bool,
 ) -> i32 {
-    hooks::on_response_headers(stream_id(id));
+    hooks::on_response_headers(stream_id(id), is_last);
     0
 }
 

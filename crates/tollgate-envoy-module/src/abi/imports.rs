@@ -159,6 +159,17 @@ unsafe extern "C" {
         key: Buffer,
         value: *mut Buffer,
     ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_get_metadata_keys_count(
+        stream: Opaque,
+        source: i32,
+        namespace: Buffer,
+    ) -> usize;
+    pub(crate) fn envoy_dynamic_module_callback_http_get_metadata_keys(
+        stream: Opaque,
+        source: i32,
+        namespace: Buffer,
+        keys: *mut Buffer,
+    ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_set_filter_state_bytes(
         stream: Opaque,
         key: Buffer,

@@ -102,8 +102,11 @@ impl Stream {
                 imports::envoy_dynamic_module_callback_http_get_headers_size(self.0, kind as i32);
             let mut pairs = vec![HeaderPair::EMPTY; count];
             let pairs_at = pairs.as_mut_ptr();
-            if !imports::envoy_dynamic_module_callback_http_get_headers(self.0, kind as i32, pairs_at)
-            {
+            if !imports::envoy_dynamic_module_callback_http_get_headers(
+                self.0,
+                kind as i32,
+                pairs_at,
+            ) {
                 return false;
             }
             for pair in &pairs {
@@ -114,7 +117,12 @@ impl Stream {
     }
 
     /// The first line of a header.
-    pub(crate) fn header<T>(self, kind: HeaderKind, name: &str, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    pub(crate) fn header<T>(
+        self,
+        kind: HeaderKind,
+        name: &str,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
         let mut found = Buffer::EMPTY;
         // SAFETY: the stream lives; Envoy writes one buffer, which is read before any other call.
         unsafe {
@@ -152,7 +160,13 @@ impl Stream {
 
     /// Responds in the origin's place. Envoy may call hooks of this stream, its last one too,
     /// before this returns.
-    pub(crate) fn respond(self, status: u16, headers: &[(String, String)], body: &[u8], details: &str) {
+    pub(crate) fn respond(
+        self,
+        status: u16,
+        headers: &[(String, String)],
+        body: &[u8],
+        details: &str,
+    ) {
         let pairs = HeaderPair::list(headers);
         // SAFETY: the stream lives; Envoy reads all of them during the call.
         unsafe {
@@ -215,19 +229,40 @@ impl Stream {
         }
     }
 
-    /// A text in the metadata of the route.
+    /// A text in the metadata of the route; no bytes for a value that is no text.
     pub(crate) fn route_metadata(self, namespace: &str, key: &str) -> Option<Vec<u8>> {
+        let namespace = Buffer::of(namespace.as_bytes());
         let mut found = Buffer::EMPTY;
-        // SAFETY: the stream lives; Envoy writes one buffer, which is copied before any other call.
+        // SAFETY: the stream lives. Envoy writes exactly as many keys as it said, and one buffer,
+        // each of which is read before any other call.
         unsafe {
-            imports::envoy_dynamic_module_callback_http_get_metadata_string(
+            let count = imports::envoy_dynamic_module_callback_http_get_metadata_keys_count(
                 self.0,
                 ROUTE_METADATA,
-                Buffer::of(namespace.as_bytes()),
+                namespace,
+            );
+            let mut keys = vec![Buffer::EMPTY; count];
+            let keys_at = keys.as_mut_ptr();
+            // Envoy logs an error for a key that is not there.
+            if !(count > 0
+                && imports::envoy_dynamic_module_callback_http_get_metadata_keys(
+                    self.0,
+                    ROUTE_METADATA,
+                    namespace,
+                    keys_at,
+                )
+                && keys.iter().any(|it| it.bytes() == key.as_bytes()))
+            {
+                return None;
+            }
+            let is_text = imports::envoy_dynamic_module_callback_http_get_metadata_string(
+                self.0,
+                ROUTE_METADATA,
+                namespace,
                 Buffer::of(key.as_bytes()),
                 &raw mut found,
-            )
-            .then(|| found.bytes().to_vec())
+            );
+            Some(if is_text { found.bytes().to_vec() } else { Vec::new() })
         }
     }
 
@@ -357,5 +392,7 @@ impl Configuration {
 /// One line in Envoy's log, from any thread.
 pub(crate) fn log(level: Level, text: &str) {
     // SAFETY: Envoy reads the text during the call.
-    unsafe { imports::envoy_dynamic_module_callback_log(level as i32, Buffer::of(text.as_bytes())) };
+    unsafe {
+        imports::envoy_dynamic_module_callback_log(level as i32, Buffer::of(text.as_bytes()))
+    };
 }

@@ -72,7 +72,8 @@ unsafe extern "C" {
     fn envoy_dynamic_module_on_http_filter_config_destroy(c: *const c_void);
     fn envoy_dynamic_module_on_http_filter_new(c: *const c_void, s: P) -> *const c_void;
     fn envoy_dynamic_module_on_http_filter_request_headers(s: P, i: *const c_void, e: bool) -> i32;
-    fn envoy_dynamic_module_on_http_filter_response_headers(s: P, i: *const c_void, e: bool) -> i32;
+    fn envoy_dynamic_module_on_http_filter_response_headers(s: P, i: *const c_void, e: bool)
+    -> i32;
     fn envoy_dynamic_module_on_http_filter_response_body(s: P, i: *const c_void, e: bool) -> i32;
     fn envoy_dynamic_module_on_http_filter_response_trailers(s: P, i: *const c_void) -> i32;
     fn envoy_dynamic_module_on_http_filter_stream_complete(s: P, i: *const c_void);
@@ -141,7 +142,8 @@ impl Stream {
     /// A request with these headers.
     pub fn get(headers: &[(&str, &str)]) -> Self {
         let pseudo = [(":method", "GET"), (":path", "/"), (":authority", "example.com")];
-        let line = |(name, value): &(&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        let line =
+            |(name, value): &(&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         Self {
             request: pseudo.iter().chain(headers).map(line).collect(),
             response: RefCell::new(vec![(b":status".to_vec(), b"200".to_vec())]),
@@ -168,7 +170,9 @@ impl Stream {
     /// The request's headers come; what the module returns.
     pub fn request(&self) -> i32 {
         // SAFETY: the stream lives.
-        unsafe { envoy_dynamic_module_on_http_filter_request_headers(self.pointer(), self.id(), true) }
+        unsafe {
+            envoy_dynamic_module_on_http_filter_request_headers(self.pointer(), self.id(), true)
+        }
     }
 
     pub fn response(&self) {
@@ -296,7 +300,11 @@ extern "C" fn envoy_dynamic_module_callback_http_get_headers_size(s: P, kind: i3
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_callback_http_get_headers(s: P, kind: i32, out: *mut Pair) -> bool {
+extern "C" fn envoy_dynamic_module_callback_http_get_headers(
+    s: P,
+    kind: i32,
+    out: *mut Pair,
+) -> bool {
     for (i, (name, value)) in lines(stream(s), kind).iter().enumerate() {
         let (name, value) = (lend(name), lend(value));
         // SAFETY: the module has room for as many as it was told.
@@ -332,12 +340,22 @@ fn set(s: P, kind: i32, name: &Buffer, value: &Buffer, replaces: bool) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_callback_http_set_header(s: P, k: i32, n: Buffer, v: Buffer) -> bool {
+extern "C" fn envoy_dynamic_module_callback_http_set_header(
+    s: P,
+    k: i32,
+    n: Buffer,
+    v: Buffer,
+) -> bool {
     set(s, k, &n, &v, true)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_callback_http_add_header(s: P, k: i32, n: Buffer, v: Buffer) -> bool {
+extern "C" fn envoy_dynamic_module_callback_http_add_header(
+    s: P,
+    k: i32,
+    n: Buffer,
+    v: Buffer,
+) -> bool {
     set(s, k, &n, &v, false)
 }
 
@@ -402,6 +420,25 @@ extern "C" fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_metadata_keys_count(
+    _s: P,
+    _k: i32,
+    _n: Buffer,
+) -> usize {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_metadata_keys(
+    _s: P,
+    _source: i32,
+    _namespace: Buffer,
+    _keys: *mut Buffer,
+) -> bool {
+    false
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_get_metadata_string(
     _s: P,
     _source: i32,
@@ -413,7 +450,11 @@ extern "C" fn envoy_dynamic_module_callback_http_get_metadata_string(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_callback_http_set_filter_state_bytes(s: P, k: Buffer, v: Buffer) -> bool {
+extern "C" fn envoy_dynamic_module_callback_http_set_filter_state_bytes(
+    s: P,
+    k: Buffer,
+    v: Buffer,
+) -> bool {
     let text = |bytes: &Buffer| String::from_utf8(bytes.bytes()).unwrap();
     stream(s).states.borrow_mut().push((text(&k), text(&v)));
     true
@@ -431,7 +472,11 @@ extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks_size(s: P, _kin
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks(s: P, _kind: i32, out: *mut Buffer) -> bool {
+extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks(
+    s: P,
+    _kind: i32,
+    out: *mut Buffer,
+) -> bool {
     for (i, chunk) in stream(s).body.chunks(3).enumerate() {
         // SAFETY: the module has room for as many as it was told.
         unsafe { out.add(i).write(lend(chunk)) };
@@ -448,7 +493,10 @@ extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_new(s: P) -> P
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler: P, _event: u64) {
+extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_commit(
+    scheduler: P,
+    _event: u64,
+) {
     // SAFETY: it is not deleted yet.
     unsafe { &*scheduler.cast::<Sender<()>>() }.send(()).ok();
 }
