@@ -31,6 +31,14 @@ pub fn is_dynamic_module() -> bool {
     filter_wasm().extension().is_some_and(|extension| extension == "so")
 }
 
+/// Gives the filter another name, by which its counts are found.
+pub fn set_name(filter: &mut Value, name: &str) {
+    let part = if is_dynamic_module() { "filter_name" } else { "name" };
+    let config = &mut filter["typed_config"];
+    let config = if is_dynamic_module() { config } else { &mut config["config"] };
+    config[part] = json!(name);
+}
+
 /// The filter as a dynamic module, under the names of the wasm module's metrics.
 fn in_module(configuration: &Value, module: &Path) -> Value {
     json!({

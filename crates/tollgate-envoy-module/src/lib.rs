@@ -2,7 +2,7 @@
 //!
 //! From Envoy inwards:
 //!
-//! - [`abi`]: all `unsafe` code: what Envoy calls, and what it offers.
+//! - `abi`: all `unsafe` code: what Envoy calls, and what it offers.
 //! - `hooks`: each call of Envoy, with a guard against panics.
 //! - `worker`: the filter of one of Envoy's threads, with its streams.
 //! - `configuration`: what all threads share of one configuration.
@@ -17,7 +17,7 @@
 //! what the filter does.
 #![deny(unsafe_code)]
 
-pub mod abi;
+mod abi;
 mod clock;
 mod configuration;
 mod hooks;

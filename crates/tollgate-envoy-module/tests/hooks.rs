@@ -1,12 +1,15 @@
 //! The hooks, one stream after the other and in any order.
 
+use tollgate_test_support::Random;
+
 use crate::envoy::{self, Configuration, Sent, Stream};
 
 const STOPS: i32 = 4;
 
+#[allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 fn policy(rules: &str) -> Configuration {
     let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
-    Configuration::new(&document).expect("a policy that the module takes")
+    Configuration::new(&document).unwrap()
 }
 
 fn by_key(name: &str, limit: u32) -> String {
@@ -151,41 +154,30 @@ fn what_envoy_does_not_show_is_refused_by_name() {
     );
 }
 
-/// Numbers that are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % limit
-    }
-}
-
 #[test]
 fn hooks_in_any_order_about_any_stream_do_no_harm() {
-    let (mut numbers, mut open) = (Numbers(1), Vec::new());
+    let (mut random, mut open) = (Random::new(1), Vec::new());
     let mut configurations = vec![policy(&by_key("order", 3))];
     let rule = r#"{"name": "order-wait", "key": [{"header": "x-key"}], "quotas": [{"limit": 1000, "window": "1s",
         "burst": 1}], "action": {"delay": {"max": "1s"}}, "concurrency": {"limit": 2, "max_age": "5s"}}"#;
     configurations.push(policy(rule));
     for step in 0..20_000 {
-        if open.len() < 8 || numbers.below(8) == 0 {
+        if open.len() < 8 || random.one_in(8) {
             let mut value: Vec<u8> =
-                (0..numbers.below(40)).map(|_| numbers.below(256) as u8).collect();
-            value.truncate(numbers.below(4) * 10);
+                (0..random.index(40)).map(|_| random.number().to_le_bytes()[0]).collect();
+            value.truncate(random.index(4) * 10);
             let mut stream = Stream::get(&[]);
             stream.request.push((b"x-key".to_vec(), value));
-            stream.body = vec![b'x'; numbers.below(20)];
-            stream.ends_inside = numbers.below(4) == 0;
-            let configuration = numbers.below(configurations.len());
+            stream.body = vec![b'x'; random.index(20)];
+            stream.ends_inside = random.one_in(4);
+            let configuration = random.index(configurations.len());
             open.push(configurations[configuration].open(stream));
         }
-        let i = numbers.below(open.len());
-        match numbers.below(9) {
+        let i = random.index(open.len());
+        match random.index(9) {
             0..2 => drop(open[i].request()),
             2 => open[i].response(),
-            3 => open[i].response_body(numbers.below(2) == 0),
+            3 => open[i].response_body(random.one_in(2)),
             4 => open[i].trailers(),
             5 => open[i].scheduled(),
             6 => open[i].complete(),
@@ -197,7 +189,7 @@ fn hooks_in_any_order_about_any_stream_do_no_harm() {
         }
     }
     open.drain(..).for_each(Stream::end);
-    assert_eq!(other_panics(), 0);
+    assert_eq!((other_panics(), envoy::schedulers()), (0, 0));
     let last = configurations[0].open(Stream::get(&[("x-key", "last")]));
     assert_eq!(last.request(), 0);
     last.end();

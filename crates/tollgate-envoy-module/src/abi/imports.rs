@@ -7,6 +7,8 @@ use core::ffi::c_void;
 use core::ptr::{NonNull, null};
 use core::slice;
 
+use super::{Attribute, HeaderKind, Level};
+
 /// Bytes that one side lends to the other for a call.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -97,19 +99,19 @@ pub(crate) fn number(kept: *const c_void) -> usize {
 type Opaque = *mut c_void;
 
 unsafe extern "C" {
-    pub(crate) fn envoy_dynamic_module_callback_log(level: i32, text: Buffer);
+    pub(crate) fn envoy_dynamic_module_callback_log(level: Level, text: Buffer);
     pub(crate) fn envoy_dynamic_module_callback_http_get_headers_size(
         stream: Opaque,
-        kind: i32,
+        kind: HeaderKind,
     ) -> usize;
     pub(crate) fn envoy_dynamic_module_callback_http_get_headers(
         stream: Opaque,
-        kind: i32,
+        kind: HeaderKind,
         pairs: *mut HeaderPair,
     ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_get_header(
         stream: Opaque,
-        kind: i32,
+        kind: HeaderKind,
         name: Buffer,
         value: *mut Buffer,
         index: usize,
@@ -117,13 +119,13 @@ unsafe extern "C" {
     ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_set_header(
         stream: Opaque,
-        kind: i32,
+        kind: HeaderKind,
         name: Buffer,
         value: Buffer,
     ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_add_header(
         stream: Opaque,
-        kind: i32,
+        kind: HeaderKind,
         name: Buffer,
         value: Buffer,
     ) -> bool;
@@ -144,12 +146,12 @@ unsafe extern "C" {
     pub(crate) fn envoy_dynamic_module_callback_http_filter_continue_decoding(stream: Opaque);
     pub(crate) fn envoy_dynamic_module_callback_http_filter_get_attribute_string(
         stream: Opaque,
-        attribute: i32,
+        attribute: Attribute,
         value: *mut Buffer,
     ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
         stream: Opaque,
-        attribute: i32,
+        attribute: Attribute,
         value: *mut u64,
     ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_get_metadata_string(

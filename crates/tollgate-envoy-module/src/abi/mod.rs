@@ -98,15 +98,10 @@ impl Stream {
         // SAFETY: the stream lives. Envoy writes exactly as many pairs as it said, and they are
         // read before any other call.
         unsafe {
-            let count =
-                imports::envoy_dynamic_module_callback_http_get_headers_size(self.0, kind as i32);
+            let count = imports::envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
             let mut pairs = vec![HeaderPair::EMPTY; count];
             let pairs_at = pairs.as_mut_ptr();
-            if !imports::envoy_dynamic_module_callback_http_get_headers(
-                self.0,
-                kind as i32,
-                pairs_at,
-            ) {
+            if !imports::envoy_dynamic_module_callback_http_get_headers(self.0, kind, pairs_at) {
                 return false;
             }
             for pair in &pairs {
@@ -129,7 +124,7 @@ impl Stream {
             let name = Buffer::of(name.as_bytes());
             imports::envoy_dynamic_module_callback_http_get_header(
                 self.0,
-                kind as i32,
+                kind,
                 name,
                 &raw mut found,
                 0,
@@ -145,7 +140,7 @@ impl Stream {
         // SAFETY: the stream lives; Envoy reads both during the call. A line that it does not take
         // changes nothing for the request.
         let _ = unsafe {
-            imports::envoy_dynamic_module_callback_http_set_header(self.0, kind as i32, name, value)
+            imports::envoy_dynamic_module_callback_http_set_header(self.0, kind, name, value)
         };
     }
 
@@ -154,7 +149,7 @@ impl Stream {
         let (name, value) = (Buffer::of(name.as_bytes()), Buffer::of(value.as_bytes()));
         // SAFETY: as in `set_header`.
         let _ = unsafe {
-            imports::envoy_dynamic_module_callback_http_add_header(self.0, kind as i32, name, value)
+            imports::envoy_dynamic_module_callback_http_add_header(self.0, kind, name, value)
         };
     }
 
@@ -208,7 +203,7 @@ impl Stream {
         unsafe {
             imports::envoy_dynamic_module_callback_http_filter_get_attribute_string(
                 self.0,
-                attribute as i32,
+                attribute,
                 &raw mut found,
             )
             .then(|| found.bytes().to_vec())
@@ -222,7 +217,7 @@ impl Stream {
         unsafe {
             imports::envoy_dynamic_module_callback_http_filter_get_attribute_int(
                 self.0,
-                attribute as i32,
+                attribute,
                 &raw mut found,
             )
             .then_some(found)
@@ -392,7 +387,5 @@ impl Configuration {
 /// One line in Envoy's log, from any thread.
 pub(crate) fn log(level: Level, text: &str) {
     // SAFETY: Envoy reads the text during the call.
-    unsafe {
-        imports::envoy_dynamic_module_callback_log(level as i32, Buffer::of(text.as_bytes()))
-    };
+    unsafe { imports::envoy_dynamic_module_callback_log(level, Buffer::of(text.as_bytes())) };
 }

@@ -4,11 +4,19 @@
 //! ones of the stream too. A stream's memory stays until the test ends, so a call about one that is
 //! gone is found out and not undefined.
 #![allow(unsafe_code, reason = "the other side of a C ABI")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test fails by a panic"
+)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_void};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -83,12 +91,12 @@ unsafe extern "C" {
 
 /// What one thread's streams said, and its wakes.
 static LOG: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
-static SCHEDULERS: AtomicI64 = AtomicI64::new(0);
 static AFTER_THE_END: AtomicUsize = AtomicUsize::new(0);
 static COUNTS: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
 
 thread_local! {
     static WAKES: (Sender<()>, Receiver<()>) = channel();
+    static SCHEDULERS: Cell<i64> = const { Cell::new(0) };
 }
 
 /// Loads the module; the version that it answers with.
@@ -240,9 +248,9 @@ pub fn errors() -> Vec<String> {
     log.iter().filter(|(at, _)| *at == 4).map(|(_, line)| line.clone()).collect()
 }
 
-/// Handles of schedulers that were not deleted.
+/// Handles that this thread made and did not delete.
 pub fn schedulers() -> i64 {
-    SCHEDULERS.load(Ordering::SeqCst)
+    SCHEDULERS.get()
 }
 
 /// Calls about streams that had ended.
@@ -487,7 +495,7 @@ extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks(
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_new(s: P) -> P {
     stream(s);
-    SCHEDULERS.fetch_add(1, Ordering::SeqCst);
+    SCHEDULERS.set(SCHEDULERS.get() + 1);
     let wakes = WAKES.with(|(wakes, _)| wakes.clone());
     Box::into_raw(Box::new(wakes)).cast()
 }
@@ -503,7 +511,7 @@ extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_commit(
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: P) {
-    SCHEDULERS.fetch_sub(1, Ordering::SeqCst);
+    SCHEDULERS.set(SCHEDULERS.get() - 1);
     // SAFETY: it is deleted once.
     drop(unsafe { Box::from_raw(scheduler.cast::<Sender<()>>()) });
 }
@@ -538,19 +546,19 @@ definitions!(
 );
 
 macro_rules! counters {
-    ($($name:ident: $sign:literal),*) => { $(
+    ($($name:ident: $delta:expr),*) => { $(
         #[unsafe(no_mangle)]
         extern "C" fn $name(s: P, metric: usize, _l: *const Buffer, _n: usize, by: u64) -> i32 {
             stream(s);
-            count(metric, $sign * by as i64)
+            count(metric, ($delta)(by as i64))
         }
     )* };
 }
 
 counters!(
-    envoy_dynamic_module_callback_http_filter_increment_counter: 1,
-    envoy_dynamic_module_callback_http_filter_increment_gauge: 1,
-    envoy_dynamic_module_callback_http_filter_decrement_gauge: -1,
-    envoy_dynamic_module_callback_http_filter_set_gauge: 0,
-    envoy_dynamic_module_callback_http_filter_record_histogram_value: 0
+    envoy_dynamic_module_callback_http_filter_increment_counter: |by| by,
+    envoy_dynamic_module_callback_http_filter_increment_gauge: |by| by,
+    envoy_dynamic_module_callback_http_filter_decrement_gauge: |by: i64| -by,
+    envoy_dynamic_module_callback_http_filter_set_gauge: |_| 0,
+    envoy_dynamic_module_callback_http_filter_record_histogram_value: |_| 0
 );
