@@ -11,17 +11,25 @@ use tollgate_e2e::model_server;
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
 use tollgate_e2e::scripted::{Part, Scripted, answer};
 
-use crate::envoy_server::{As, Envoy, Listener, Setup, filter_wasm, tollgate};
+use crate::envoy_server::{As, Envoy, Listener, Setup, filter_wasm, is_dynamic_module, tollgate};
 
 /// The module that reads bodies, next to the one under test.
 pub fn full_wasm() -> PathBuf {
     filter_wasm().with_file_name("tollgate-envoy-full.wasm")
 }
 
+/// Puts that module in the place of the one under test; the dynamic module is always a full one.
+pub fn use_full_module(filter: &mut Value) {
+    if !is_dynamic_module() {
+        let vm = &mut filter["typed_config"]["config"]["vm_config"];
+        vm["code"]["local"]["filename"] = json!(full_wasm());
+    }
+}
+
 /// The filter with a policy, in that module.
 fn full(policy: &Value) -> Value {
     let mut filter = tollgate(policy, "full", As::Text);
-    filter["typed_config"]["config"]["vm_config"]["code"]["local"]["filename"] = json!(full_wasm());
+    use_full_module(&mut filter);
     filter
 }
 

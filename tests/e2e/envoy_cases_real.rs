@@ -22,9 +22,9 @@ use tollgate_e2e::http::{self, Client, Response};
 use tollgate_e2e::paused::{Paused, Unended};
 use tollgate_policy::Surface;
 
-use crate::envoy_body::full_wasm;
+use crate::envoy_body::use_full_module;
 use crate::envoy_host::Filter;
-use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
+use crate::envoy_server::{As, Envoy, Listener, Setup, is_dynamic_module, set_name, tollgate};
 
 const MS: u64 = 1_000_000;
 
@@ -65,10 +65,9 @@ fn for_leaps(mut manager: Value) -> Value {
 fn listener(case: &Case) -> Listener {
     let name: &'static str = format!("case-{}", case.number).leak(); // it lives as long as the test
     let mut filter = tollgate(&case.policy, "vm", As::Text);
-    let plugin = &mut filter["typed_config"]["config"];
-    plugin["name"] = json!(name); // the name of its tables
-    if !Filter::accepts(&case.policy) {
-        plugin["vm_config"]["code"]["local"]["filename"] = json!(full_wasm());
+    set_name(&mut filter, name); // the name of its tables
+    if !is_dynamic_module() && !Filter::accepts(&case.policy) {
+        use_full_module(&mut filter);
     }
     let mut listener = Listener::new(name, vec![filter]).behind_proxy_protocol();
     listener.routes = json!([200, 401, 404, 500].map(origin));

@@ -5,7 +5,7 @@ use tollgate_e2e::http::Request;
 use tollgate_policy::{Plugin, Surface, compiled_text};
 
 use crate::envoy_host::{Filter, Shared};
-use crate::envoy_server::{As, Listener, Setup, compiled, configured, reads_documents};
+use crate::envoy_server::{As, Listener, Setup, compiled, configured, reads_documents, set_name};
 
 fn policy(limit: u64) -> Value {
     json!({"version": 1, "rules": [
@@ -30,7 +30,7 @@ fn a_compiled_policy_is_taken_in_every_form() {
     let forms = [("text", 1, As::Text), ("struct", 2, As::Struct), ("bytes", 3, As::Bytes)];
     let listeners = forms.map(|(name, limit, form)| {
         let mut filter = configured(&form.compiled(&plugin(&policy(limit))), "vm");
-        filter["typed_config"]["config"]["name"] = json!(name);
+        set_name(&mut filter, name);
         Listener::new(name, vec![filter])
     });
     let envoy = Setup::new(1, listeners.into()).start();

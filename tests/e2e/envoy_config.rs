@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process;
 
-use crate::envoy_server::{As, Listener, Setup, tollgate};
+use crate::envoy_server::{As, Listener, Setup, set_name, tollgate};
 
 fn rule(name: &str, header: &str, limit: u64) -> Value {
     json!({
@@ -107,7 +107,7 @@ fn a_reload_keeps_the_counts() {
 fn policies_share_a_vm_without_meeting() {
     let named = |name: &str, limit| {
         let mut filter = tollgate(&policy(&[rule("a", "x-a", limit)]), "vm", As::Text);
-        filter["typed_config"]["config"]["name"] = json!(name);
+        set_name(&mut filter, name);
         filter
     };
     let listeners = vec![

@@ -26,6 +26,36 @@ pub fn filter_wasm() -> PathBuf {
     process::required_path("TOLLGATE_ENVOY_WASM", RUN)
 }
 
+/// True when the module under test is the dynamic module, a shared library.
+pub fn is_dynamic_module() -> bool {
+    filter_wasm().extension().is_some_and(|extension| extension == "so")
+}
+
+/// Gives the filter another name, by which its counts are found.
+pub fn set_name(filter: &mut Value, name: &str) {
+    let part = if is_dynamic_module() { "filter_name" } else { "name" };
+    let config = &mut filter["typed_config"];
+    let config = if is_dynamic_module() { config } else { &mut config["config"] };
+    config[part] = json!(name);
+}
+
+/// The filter as a dynamic module, under the names of the wasm module's metrics.
+fn in_module(configuration: &Value, module: &Path) -> Value {
+    json!({
+        "name": "tollgate",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {
+                "module": {"local": {"filename": module}},
+                "do_not_close": true,
+                "metrics_namespace": "wasmcustom",
+            },
+            "filter_name": "tollgate",
+            "filter_config": configuration,
+        },
+    })
+}
+
 /// True unless the module under test is the slim one, which accepts only compiled policies.
 pub fn reads_documents() -> bool {
     filter_wasm().file_stem().is_none_or(|name| name != "tollgate-envoy-slim")
@@ -87,6 +117,9 @@ pub fn tollgate(policy: &Value, vm_id: &str, form: As) -> Value {
 
 /// The filter with a configuration of any form.
 pub fn configured(configuration: &Value, vm_id: &str) -> Value {
+    if is_dynamic_module() {
+        return in_module(configuration, &filter_wasm());
+    }
     json!({
         "name": "tollgate",
         "typed_config": {

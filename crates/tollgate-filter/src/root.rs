@@ -74,11 +74,20 @@ impl<H: Proxy> Root<H> {
     }
 }
 
-/// Acts on the content of a cell. `act` must not make a host call: if the host called back, it
-/// would find the cell empty.
+/// Acts on the content of a cell, which is there again afterwards, also after a panic of `act`.
+/// `act` must not make a host call: if the host called back, it would find the cell empty.
 pub fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
-    let mut value = cell.take();
-    let result = act(&mut value);
-    cell.set(value);
-    result
+    act(&mut Taken { cell, value: cell.take() }.value)
+}
+
+/// The content of a cell while it is in use.
+struct Taken<'a, T: Default> {
+    cell: &'a Cell<T>,
+    value: T,
+}
+
+impl<T: Default> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        self.cell.set(core::mem::take(&mut self.value));
+    }
 }

@@ -198,7 +198,8 @@ fn bench_program() -> Command {
         )
 }
 
-const PRODUCTS: [(&str, Product); 2] = [("envoy", Product::Envoy), ("worker", Product::Worker)];
+const PRODUCTS: [(&str, Product); 3] =
+    [("envoy", Product::Envoy), ("module", Product::Module), ("worker", Product::Worker)];
 
 fn name_of<T>((name, _): (&'static str, T)) -> &'static str {
     name
@@ -278,7 +279,7 @@ mod tests {
             asked("bench").unwrap(),
             Task::Bench(bench::Options { parts: vec![], effort, check: false, log: None })
         );
-        let build = Task::Build(vec![Product::Envoy, Product::Worker]);
+        let build = Task::Build(vec![Product::Envoy, Product::Module, Product::Worker]);
         assert_eq!(asked("build").unwrap(), build);
         assert_eq!(asked("playground").unwrap(), Task::Playground(None));
         assert_eq!(asked("playground --serve 8080").unwrap(), Task::Playground(Some(8080)));

@@ -70,6 +70,11 @@ impl Workspace {
         self.out.join("tollgate-envoy-full.wasm")
     }
 
+    /// The dynamic module.
+    pub fn envoy_module(&self) -> PathBuf {
+        self.out.join("libtollgate_envoy_module.so")
+    }
+
     /// The library that end-to-end tests preload into Envoy, built by their step.
     pub fn clock_library(&self) -> PathBuf {
         self.target.join("release-test/libtollgate_clock.so")

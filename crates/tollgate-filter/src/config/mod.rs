@@ -13,7 +13,7 @@ use crate::counts::final_denials::FinalDenials;
 
 mod compiled_form;
 mod document;
-pub(crate) mod routes;
+pub mod routes;
 
 /// The message of the slim module for everything but a compiled policy.
 const NOT_COMPILED: &str = "this module reads no documents; give it what \"tollgate compile policy.json \

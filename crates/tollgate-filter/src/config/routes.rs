@@ -11,7 +11,7 @@ use std::rc::Rc;
 use crate::host::proxy::Proxy;
 
 /// Where a route names its policy: `metadata: { filter_metadata: { tollgate: { policy: ... } } }`.
-const NAME: &[u8] = b"xds\0route_metadata\0filter_metadata\0tollgate\0policy";
+pub const NAME: &[u8] = b"xds\0route_metadata\0filter_metadata\0tollgate\0policy";
 
 /// Logged once per worker and configuration.
 const UNKNOWN: &str = "tollgate: a route names a policy that is not among \"policies\"; its requests are answered with \

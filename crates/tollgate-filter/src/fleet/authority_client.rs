@@ -24,6 +24,7 @@ use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::LeaseEvent;
+use crate::root::with;
 
 /// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
 /// workers together, and those beyond fail without a response.
@@ -91,10 +92,7 @@ impl<H: Proxy> AuthorityClient<H> {
     /// Acts on the state. `act` must not make a host call: if the host called back, it would find
     /// no state.
     fn with<R>(&self, act: impl FnOnce(&mut AuthorityExchange<H>) -> R) -> Option<R> {
-        let mut state = self.state.take();
-        let result = state.as_mut().map(act);
-        self.state.set(state);
-        result
+        with(&self.state, |state| state.as_mut().map(act))
     }
 
     /// Whether a lease request may be sent at `now`.

@@ -86,6 +86,8 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
 
 /// The host's metrics. A metric that the host does not have is `None`, which has no other effect.
 pub trait Counters {
+    /// True where adding costs so little that counts are not buffered.
+    const IS_CHEAP: bool = false;
     /// The number of the counter `name`, the same for the same name; `None` if the host has none.
     fn define(&self, name: &str) -> Option<u32>;
     /// The same for a gauge, which may go down again.

@@ -18,6 +18,7 @@ use tollgate_policy::{Plan, RequestInFlight};
 use crate::active_policy::ActivePolicy;
 use crate::host::proxy::Proxy;
 use crate::request::waiting::Waiting;
+use crate::root::with;
 
 /// The most requests that are confirmed in one call of the timer, so that the others of the worker
 /// need not wait; the rest follow in the next calls.
@@ -142,10 +143,7 @@ impl<H: Proxy> InFlight<H> {
     /// Acts on the requests. `act` must not make a host call: if the host called back, it would
     /// find none.
     fn with<R>(&self, act: impl FnOnce(&mut Requests<H>) -> R) -> R {
-        let mut requests = self.requests.take();
-        let result = act(&mut requests);
-        self.requests.set(requests);
-        result
+        with(&self.requests, act)
     }
 }
 

@@ -13,6 +13,7 @@ use tollgate_policy::waiting::{Limits, Queue};
 use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::Metrics;
+use crate::root::with;
 
 /// The key of a line: the rule or tier with its quotas, and the fingerprint of its key.
 pub type QueueKey = (u32, u64);
@@ -61,10 +62,7 @@ impl<H: Proxy> Waiting<H> {
     /// Acts on the queue. `act` must not make a host call: if the host called back, it would find
     /// no queue.
     pub fn with<R>(&self, act: impl FnOnce(&mut Streams) -> R) -> Option<R> {
-        let mut queue = self.queue.take();
-        let result = queue.as_mut().map(act);
-        self.queue.set(queue);
-        result
+        with(&self.queue, |queue| queue.as_mut().map(act))
     }
 
     /// Sets timer and gauges after the queue has changed.

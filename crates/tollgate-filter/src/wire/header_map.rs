@@ -18,7 +18,7 @@ impl HeaderMap {
     /// The values of `name`, joined by `, `. Anything malformed ends the list.
     pub fn joined(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         let mut found: Option<Cow<'_, [u8]>> = None;
-        for (_, value) in self.iter().filter(|(key, _)| *key == name) {
+        for (_, value) in self.pairs().filter(|(key, _)| *key == name) {
             found = Some(match found {
                 None => Cow::Borrowed(value),
                 Some(before) => Cow::Owned([&before, &b", "[..], value].concat()),
@@ -27,7 +27,8 @@ impl HeaderMap {
         found
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    /// Every pair, in the order of the host. Anything malformed ends the list.
+    pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (count, rest) = self.0.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
         let count = usize::try_from(u32::from_le_bytes(*count)).unwrap_or(0);
         let split = rest.split_at_checked(count.saturating_mul(8));

@@ -45,18 +45,18 @@ const USUAL: [&str; 8] = [
 const MORE: usize = 20;
 
 /// One listener.
-struct Row {
-    label: &'static str,
+pub(super) struct Row {
+    pub(super) label: &'static str,
     filter: Option<Value>,
     is_denied: bool,
     has_more_fields: bool,
     /// The row that it is compared with, and the highest ratio to it: the measured one, and 2 % for
     /// another processor.
-    ceiling: Option<(usize, f64)>,
+    pub(super) ceiling: Option<(usize, f64)>,
 }
 
 impl Row {
-    const fn new(
+    pub(super) const fn new(
         label: &'static str,
         filter: Option<Value>,
         ceiling: Option<(usize, f64)>,
@@ -64,18 +64,18 @@ impl Row {
         Self { label, filter, is_denied: false, has_more_fields: false, ceiling }
     }
 
-    fn denied(self) -> Self {
+    pub(super) fn denied(self) -> Self {
         Self { is_denied: true, ..self }
     }
 
-    fn with_more_fields(self) -> Self {
+    pub(super) fn with_more_fields(self) -> Self {
         Self { has_more_fields: true, ..self }
     }
 }
 
-const NATIVE: usize = 1;
-const NATIVE_DENIED: usize = 2;
-const NATIVE_MORE: usize = 3;
+pub(super) const NATIVE: usize = 1;
+pub(super) const NATIVE_DENIED: usize = 2;
+pub(super) const NATIVE_MORE: usize = 3;
 const BY_HEADER: usize = 5;
 /// As many as a policy may have.
 const MANY_RULES: usize = 1_000;
@@ -85,7 +85,7 @@ fn rows(module: &Path) -> Vec<Row> {
 }
 
 /// The rows that ours are compared with.
-fn natives() -> [Row; BY_HEADER - 1] {
+pub(super) fn natives() -> [Row; BY_HEADER - 1] {
     let plenty = json!({"max_tokens": PLENTY, "tokens_per_fill": PLENTY, "fill_interval": "1s"});
     let one = json!({"max_tokens": 1, "tokens_per_fill": 1, "fill_interval": "86400s"});
     let native = |label, bucket| Row::new(label, Some(native_per_client(bucket)), None);
@@ -98,12 +98,12 @@ fn natives() -> [Row; BY_HEADER - 1] {
 }
 
 /// One rule by a header, which allows.
-fn by_header() -> Value {
+pub(super) fn by_header() -> Value {
     policy("/**", &json!([{"header": "x-key"}]), &json!({"limit": 1_000_000, "window": "1s"}))
 }
 
 /// One rule by a header, which denies.
-fn denying() -> Value {
+pub(super) fn denying() -> Value {
     policy("/**", &json!([{"header": "x-key"}]), &json!({"limit": 1, "window": "1d"}))
 }
 
@@ -216,7 +216,7 @@ fn table(rows: &[Row], counts: &[f64]) -> Table {
 }
 
 /// Instructions of one request of each row.
-fn count(workspace: &Workspace, rows: &[Row]) -> Result<Vec<f64>> {
+pub(super) fn count(workspace: &Workspace, rows: &[Row]) -> Result<Vec<f64>> {
     let folder = workspace.out.join("run/callgrind");
     files::make_empty(&folder)?;
     let ports = rows.iter().map(|_| free_port()).collect::<Result<Vec<u16>>>()?;

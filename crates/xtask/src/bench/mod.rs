@@ -12,6 +12,7 @@ mod decisions;
 mod effort;
 pub mod envoy;
 mod envoy_counted;
+mod envoy_module;
 pub mod figures;
 mod fleet;
 mod fleet_leases;
@@ -59,7 +60,7 @@ const COUNTED: Part = Part {
     check: Some(|workspace, _| decisions::check(workspace)),
 };
 
-pub const ALL: [Part; 11] = [
+pub const ALL: [Part; 12] = [
     COUNTED,
     Part {
         name: "policy",
@@ -80,6 +81,13 @@ pub const ALL: [Part; 11] = [
         products: &[Product::Envoy],
         measure: |workspace, options| envoy::measure(workspace, options.effort),
         check: Some(|workspace, _| envoy_counted::check(workspace)),
+    },
+    Part {
+        name: "module",
+        needs: &[&tools::ENVOY, &tools::VALGRIND],
+        products: &[Product::Module],
+        measure: |workspace, _| envoy_module::measure(workspace),
+        check: Some(|workspace, _| envoy_module::check(workspace)),
     },
     Part {
         name: "worker",
@@ -156,12 +164,12 @@ pub fn bench(workspace: &Workspace, options: &Options) -> Result<()> {
         _ => options.parts.iter().filter_map(named).collect(),
     };
     if options.check && parts.iter().any(|part| part.check.is_none()) {
-        let why = "only core, policy and envoy have ceilings, and accuracy a document";
+        let why = "only core, policy, envoy and module have ceilings, and accuracy a document";
         return Err(Problem::new("cannot check", why, "cargo xtask bench core policy --check"));
     }
     let needs: Vec<&Tool> = parts.iter().flat_map(|part| part.needs).copied().collect();
     tools::ensure(workspace, &needs)?;
-    for product in [Product::Envoy, Product::Worker] {
+    for product in [Product::Envoy, Product::Module, Product::Worker] {
         if parts.iter().any(|part| part.products.contains(&product)) {
             build::build(workspace, product)?;
         }

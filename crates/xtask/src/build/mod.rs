@@ -1,4 +1,4 @@
-//! `cargo xtask build`: the two products with their sizes, and the two pages.
+//! `cargo xtask build`: the products with their sizes, and the two pages.
 //!
 //! Invariant: the tested, the running and the shipped file are the same one in `target/tollgate/`.
 //! Nothing here selects how cargo compiles; the profiles in the root `Cargo.toml` do.
@@ -7,6 +7,7 @@ pub mod admin_page;
 pub mod archive;
 pub mod ceilings;
 pub mod envoy;
+pub mod envoy_module;
 pub mod exports;
 mod glue;
 pub mod image;
@@ -26,6 +27,8 @@ use crate::{problem::Result, run, workspace::Workspace};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     Envoy,
+    /// The dynamic module.
+    Module,
     Worker,
 }
 
@@ -38,6 +41,7 @@ pub fn build(workspace: &Workspace, product: Product) -> Result<()> {
             image::build(workspace)?;
             envoy::print_sizes(workspace)
         }
+        Product::Module => envoy_module::build(workspace),
         Product::Worker => {
             worker::compile(workspace, &run::shown)?;
             worker::package(workspace)?;

@@ -74,6 +74,7 @@ const STEPS: &[Step] = &[
     built("browser", "build the playground", tools::FOR_PLAYGROUND, build::playground::build),
     built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
+    built("envoy", "build the dynamic module", &[], servers::build_module),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
@@ -84,6 +85,7 @@ const STEPS: &[Step] = &[
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
+    patient("envoy", "end to end, the dynamic module", MODULE, servers::e2e_module),
     paged("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     paged("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
@@ -122,6 +124,8 @@ const RELEASED: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
 /// The filter itself is built by an earlier step.
 const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
+/// With the older Envoy that loads it.
+const MODULE: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
 const MESHES: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::MANIFESTS];
 const MANIFESTS: &[&Tool] = &[&tools::MANIFESTS];
 /// The tests that use the server.
@@ -195,8 +199,11 @@ mod tests {
     fn tests_that_are_named_are_there() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
         let named = older_envoys::TESTS.iter().chain(older_envoys::ALSO_DEEP);
-        for name in
-            named.chain(&servers::OF_SLIM).chain(&servers::DEEP_ENVOY).chain(&servers::DEEP_WORKER)
+        for name in named
+            .chain(&servers::OF_SLIM)
+            .chain(&servers::OF_MODULE)
+            .chain(&servers::DEEP_ENVOY)
+            .chain(&servers::DEEP_WORKER)
         {
             let (file, test) = name.split_once("::").expect("a module and a test");
             let text = std::fs::read_to_string(folder.join(format!("{file}.rs"))).expect(file);

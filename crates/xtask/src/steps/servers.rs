@@ -19,7 +19,7 @@ use crate::{
         log_to,
     },
     tools::{
-        envoy::{CURRENT, Release},
+        envoy::{CURRENT, Release, older},
         npm,
     },
     workspace::Workspace,
@@ -35,6 +35,10 @@ pub fn build_envoy(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
     build::ceilings::check_filter(workspace)
+}
+
+pub fn build_module(workspace: &Workspace) -> Result<()> {
+    build::build(workspace, Product::Module)
 }
 
 pub fn build_worker(workspace: &Workspace) -> Result<()> {
@@ -178,6 +182,78 @@ pub(super) const OF_SLIM: [&str; 20] = [
 /// Tests of the filter, of the module that takes compiled policies alone.
 pub fn e2e_envoy_slim(workspace: &Workspace) -> Result<()> {
     of_slim(workspace, "envoy", &OF_SLIM)
+}
+
+/// The tests of the dynamic module: what depends on its host. Rules, algorithms and formats are the
+/// same code in all modules. Left out: what it refuses (metadata, claims, calls to clusters), what a
+/// wasm host alone has (traps, images, several machines), and the gauges of memory.
+pub(super) const OF_MODULE: [&str; 41] = [
+    "envoy_answers::a_refusal_says_what_the_draft_says",
+    "envoy_answers::no_header_traps_and_none_can_hide",
+    "envoy_answers::text_struct_and_bytes_are_the_same_policy",
+    "envoy_answers::the_fields_of_the_origin_stay",
+    "envoy_body::a_body_settles_the_cost_that_it_shows",
+    "envoy_body::a_header_may_be_a_trailer",
+    "envoy_body::a_model_server_that_streams_has_a_budget_and_four_places",
+    "envoy_body::a_response_that_breaks_off_costs_what_it_showed",
+    "envoy_certificates::a_client_is_counted_by_its_verified_certificate",
+    "envoy_charging::a_client_that_leaves_before_the_response_is_charged",
+    "envoy_charging::a_response_settles_the_cost_that_it_shows",
+    "envoy_charging::estimates_in_flight_are_at_most_the_limit",
+    "envoy_charging::every_place_of_a_success_comes_back",
+    "envoy_concurrency::a_client_that_leaves_while_it_waits_takes_no_place",
+    "envoy_concurrency::another_limit_keeps_what_runs",
+    "envoy_concurrency::no_more_than_the_limit_run_at_once_and_every_end_frees_one",
+    "envoy_concurrency::requests_wait_for_a_place_in_order",
+    "envoy_config::a_bad_policy_refuses_to_start",
+    "envoy_config::a_reload_keeps_the_counts",
+    "envoy_day::the_real_day_adds_up",
+    "envoy_deny::a_rule_denies_before_anything_is_counted",
+    "envoy_exact::a_hot_key_is_exact_with_four_workers",
+    "envoy_exact::fresh_keys_are_exact_with_four_workers",
+    "envoy_exact::rules_of_one_key_are_exact_with_four_workers",
+    "envoy_grpc::a_refusal_is_trailers_only",
+    "envoy_grpc::grpc_web_is_refused_through_envoys_filter_too",
+    "envoy_headers::grpc_gets_the_same_fields",
+    "envoy_identity::only_use_remote_address_makes_the_connection_the_client",
+    "envoy_identity::the_corpus_of_spoofing",
+    "envoy_layers::what_cannot_be_committed_everywhere_is_given_back",
+    "envoy_limits::a_table_overflows_without_growing",
+    "envoy_pace::a_body_waits_where_it_comes_from",
+    "envoy_pace::a_line_goes_at_the_rate_of_its_quota",
+    "envoy_penalty::workers_that_deny_at_once_take_one_step",
+    "envoy_priority::who_pays_goes_first",
+    "envoy_routes::a_route_has_the_policy_that_it_names",
+    "envoy_routes::lines_of_policies_are_apart",
+    "envoy_succession::a_policy_changes_during_an_attack_on_four_workers",
+    "envoy_succession::no_request_is_admitted_twice_across_a_reload",
+    "envoy_waiting::a_request_with_a_body_waits_too",
+    "envoy_waiting::four_hundred_are_refused_at_once",
+];
+
+/// Those of them that an Envoy of another ABI could break: how headers, responses, waiting and the
+/// end of a stream go.
+const OF_MODULE_ON_OLDER: [&str; 6] = [
+    "envoy_answers::a_refusal_says_what_the_draft_says",
+    "envoy_charging::every_place_of_a_success_comes_back",
+    "envoy_concurrency::requests_wait_for_a_place_in_order",
+    "envoy_exact::a_hot_key_is_exact_with_four_workers",
+    "envoy_grpc::a_refusal_is_trailers_only",
+    "envoy_waiting::four_hundred_are_refused_at_once",
+];
+
+/// Tests of the filter, in the dynamic module; a few of them also in the older Envoy that loads it.
+pub fn e2e_module(workspace: &Workspace) -> Result<()> {
+    let loads_it = |release: &Release| release.version.starts_with("1.39.");
+    let older = older().into_iter().find(loads_it).map(|it| (it, &OF_MODULE_ON_OLDER[..]));
+    for (envoy, tests) in [(CURRENT, &OF_MODULE[..])].into_iter().chain(older) {
+        second_try::run(workspace, tests, || {
+            let mut command = tests_of(workspace, envoy, &["envoy"]);
+            command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_module());
+            command
+        })?;
+    }
+    Ok(())
 }
 
 fn of_slim(workspace: &Workspace, target: &str, tests: &[&str]) -> Result<()> {

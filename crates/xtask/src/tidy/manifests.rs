@@ -17,6 +17,7 @@ const EDGES: &[(&str, &str)] = &[
     ("tollgate", "language policy"),
     ("tollgate-filter", "core language policy storage"),
     ("tollgate-envoy", "core filter"),
+    ("tollgate-envoy-module", "core filter policy"),
     ("tollgate-service", "core http-syntax language policy storage"),
     ("tollgate-yaml", "http-syntax language policy"),
     ("tollgate-redis", "core http-syntax policy storage"),

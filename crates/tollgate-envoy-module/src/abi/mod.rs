@@ -1,0 +1,391 @@
+//! Envoy's C ABI for dynamic modules, bound by hand: the only unsafe code of this crate.
+//!
+//! `imports` declares what Envoy offers and `exports` is what it calls; the types here make values
+//! of both. Source: `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.38.3, 1.39.3 and
+//! 1.40.0, in which everything that is used here is the same.
+//!
+//! Invariant: a [`Stream`] and a [`Configuration`] are made by `exports` alone, for the time that
+//! Envoy promises: a stream until its `destroy`, a configuration until its own. Bytes that Envoy
+//! lends are copied or read before the next call. Not here: what a call means to the filter.
+#![allow(unsafe_code, reason = "calls across the ABI are unsafe by nature")]
+
+mod exports;
+mod imports;
+
+use core::ffi::c_void;
+use core::ptr::null_mut;
+
+use imports::{Buffer, HeaderPair};
+
+/// Which headers of a stream.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum HeaderKind {
+    Request = 0,
+    Response = 2,
+    ResponseTrailers = 3,
+}
+
+/// A value that Envoy knows of a stream: numbers of `envoy_dynamic_module_type_attribute_id`.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum Attribute {
+    ResponseSize = 21,
+    SourceAddress = 24,
+    CertificateSubject = 33,
+    CertificateDnsSan = 35,
+    CertificateUriSan = 37,
+    CertificateSha256 = 38,
+    RouteName = 61,
+}
+
+/// Severities of Envoy's log.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum Level {
+    Info = 2,
+    Warning = 3,
+    Error = 4,
+    Critical = 5,
+}
+
+/// Kinds of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum MetricKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// The body of a response that passes, in `envoy_dynamic_module_type_http_body_type`.
+const RECEIVED_RESPONSE: i32 = 2;
+/// Metadata of the route, in `envoy_dynamic_module_type_metadata_source`.
+const ROUTE_METADATA: i32 = 1;
+
+/// A stream of Envoy, on the thread of its worker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stream(*mut c_void);
+
+/// A configuration of Envoy, on its main thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Configuration(*mut c_void);
+
+/// A handle by which any thread can wake the thread of a stream. The stream may be gone.
+pub(crate) struct Scheduler(*mut c_void);
+
+// SAFETY: Envoy's schedulers are for other threads; `commit` takes a lock of its own.
+unsafe impl Send for Scheduler {}
+
+impl Scheduler {
+    /// Makes Envoy call `scheduled` about the stream, on the stream's thread; nothing happens when
+    /// the stream is gone.
+    pub(crate) fn commit(&self) {
+        // SAFETY: the handle lives until it is dropped.
+        unsafe { imports::envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, 0) };
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // SAFETY: the handle is deleted once; Envoy allows that on any thread, after the stream.
+        unsafe { imports::envoy_dynamic_module_callback_http_filter_scheduler_delete(self.0) };
+    }
+}
+
+impl Stream {
+    /// Calls `each` with the name and the value of every header line; false when there are none.
+    pub(crate) fn headers(self, kind: HeaderKind, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+        // SAFETY: the stream lives. Envoy writes exactly as many pairs as it said, and they are
+        // read before any other call.
+        unsafe {
+            let count = imports::envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
+            let mut pairs = vec![HeaderPair::EMPTY; count];
+            let pairs_at = pairs.as_mut_ptr();
+            if !imports::envoy_dynamic_module_callback_http_get_headers(self.0, kind, pairs_at) {
+                return false;
+            }
+            for pair in &pairs {
+                each(pair.name(), pair.value());
+            }
+        }
+        true
+    }
+
+    /// The first line of a header.
+    pub(crate) fn header<T>(
+        self,
+        kind: HeaderKind,
+        name: &str,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        let mut found = Buffer::EMPTY;
+        // SAFETY: the stream lives; Envoy writes one buffer, which is read before any other call.
+        unsafe {
+            let name = Buffer::of(name.as_bytes());
+            imports::envoy_dynamic_module_callback_http_get_header(
+                self.0,
+                kind,
+                name,
+                &raw mut found,
+                0,
+                null_mut(),
+            )
+            .then(|| read(found.bytes()))
+        }
+    }
+
+    /// Sets a header; earlier lines under that name are replaced.
+    pub(crate) fn set_header(self, kind: HeaderKind, name: &str, value: &str) {
+        let (name, value) = (Buffer::of(name.as_bytes()), Buffer::of(value.as_bytes()));
+        // SAFETY: the stream lives; Envoy reads both during the call. A line that it does not take
+        // changes nothing for the request.
+        let _ = unsafe {
+            imports::envoy_dynamic_module_callback_http_set_header(self.0, kind, name, value)
+        };
+    }
+
+    /// Appends a header line.
+    pub(crate) fn add_header(self, kind: HeaderKind, name: &str, value: &str) {
+        let (name, value) = (Buffer::of(name.as_bytes()), Buffer::of(value.as_bytes()));
+        // SAFETY: as in `set_header`.
+        let _ = unsafe {
+            imports::envoy_dynamic_module_callback_http_add_header(self.0, kind, name, value)
+        };
+    }
+
+    /// Responds in the origin's place. Envoy may call hooks of this stream, its last one too,
+    /// before this returns.
+    pub(crate) fn respond(
+        self,
+        status: u16,
+        headers: &[(String, String)],
+        body: &[u8],
+        details: &str,
+    ) {
+        let pairs = HeaderPair::list(headers);
+        // SAFETY: the stream lives; Envoy reads all of them during the call.
+        unsafe {
+            imports::envoy_dynamic_module_callback_http_send_response(
+                self.0,
+                status.into(),
+                pairs.as_ptr(),
+                pairs.len(),
+                Buffer::of(body),
+                Buffer::of(details.as_bytes()),
+            );
+        }
+    }
+
+    /// Responds with these headers alone, `:status` among them; otherwise as [`Stream::respond`].
+    pub(crate) fn respond_with_headers(self, headers: &[(String, String)]) {
+        let pairs = HeaderPair::list(headers);
+        // SAFETY: as in `respond`.
+        unsafe {
+            imports::envoy_dynamic_module_callback_http_send_response_headers(
+                self.0,
+                pairs.as_ptr(),
+                pairs.len(),
+                true,
+            );
+        }
+    }
+
+    /// Lets a stopped request continue. Envoy may call hooks of this stream before this returns.
+    pub(crate) fn resume(self) {
+        // SAFETY: the stream lives.
+        unsafe { imports::envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) };
+    }
+
+    /// A value that is text.
+    pub(crate) fn attribute(self, attribute: Attribute) -> Option<Vec<u8>> {
+        let mut found = Buffer::EMPTY;
+        // SAFETY: the stream lives; Envoy writes one buffer, which is copied before any other call.
+        unsafe {
+            imports::envoy_dynamic_module_callback_http_filter_get_attribute_string(
+                self.0,
+                attribute,
+                &raw mut found,
+            )
+            .then(|| found.bytes().to_vec())
+        }
+    }
+
+    /// A value that is a number.
+    pub(crate) fn number(self, attribute: Attribute) -> Option<u64> {
+        let mut found = 0;
+        // SAFETY: the stream lives; Envoy writes one number.
+        unsafe {
+            imports::envoy_dynamic_module_callback_http_filter_get_attribute_int(
+                self.0,
+                attribute,
+                &raw mut found,
+            )
+            .then_some(found)
+        }
+    }
+
+    /// A text in the metadata of the route; no bytes for a value that is no text.
+    pub(crate) fn route_metadata(self, namespace: &str, key: &str) -> Option<Vec<u8>> {
+        let namespace = Buffer::of(namespace.as_bytes());
+        let mut found = Buffer::EMPTY;
+        // SAFETY: the stream lives. Envoy writes exactly as many keys as it said, and one buffer,
+        // each of which is read before any other call.
+        unsafe {
+            let count = imports::envoy_dynamic_module_callback_http_get_metadata_keys_count(
+                self.0,
+                ROUTE_METADATA,
+                namespace,
+            );
+            let mut keys = vec![Buffer::EMPTY; count];
+            let keys_at = keys.as_mut_ptr();
+            // Envoy logs an error for a key that is not there.
+            if !(count > 0
+                && imports::envoy_dynamic_module_callback_http_get_metadata_keys(
+                    self.0,
+                    ROUTE_METADATA,
+                    namespace,
+                    keys_at,
+                )
+                && keys.iter().any(|it| it.bytes() == key.as_bytes()))
+            {
+                return None;
+            }
+            let is_text = imports::envoy_dynamic_module_callback_http_get_metadata_string(
+                self.0,
+                ROUTE_METADATA,
+                namespace,
+                Buffer::of(key.as_bytes()),
+                &raw mut found,
+            );
+            Some(if is_text { found.bytes().to_vec() } else { Vec::new() })
+        }
+    }
+
+    /// Sets a value that the access log can read.
+    pub(crate) fn set_filter_state(self, key: &str, value: &str) {
+        let (key, value) = (Buffer::of(key.as_bytes()), Buffer::of(value.as_bytes()));
+        // SAFETY: the stream lives; Envoy reads both during the call.
+        let _ = unsafe {
+            imports::envoy_dynamic_module_callback_http_set_filter_state_bytes(self.0, key, value)
+        };
+    }
+
+    /// How many bytes of the response's body the hook for it announces.
+    pub(crate) fn response_body_len(self) -> usize {
+        // SAFETY: the stream lives.
+        unsafe {
+            imports::envoy_dynamic_module_callback_http_get_body_size(self.0, RECEIVED_RESPONSE)
+        }
+    }
+
+    /// At most `len` bytes of the response's body that passes, from its byte `from` on.
+    pub(crate) fn response_body(self, from: usize, len: usize) -> Vec<u8> {
+        let mut copied = Vec::new();
+        // SAFETY: the stream lives. Envoy writes exactly as many buffers as it said, and they are
+        // read before any other call.
+        unsafe {
+            let count = imports::envoy_dynamic_module_callback_http_get_body_chunks_size(
+                self.0,
+                RECEIVED_RESPONSE,
+            );
+            let mut chunks = vec![Buffer::EMPTY; count];
+            let chunks_at = chunks.as_mut_ptr();
+            if imports::envoy_dynamic_module_callback_http_get_body_chunks(
+                self.0,
+                RECEIVED_RESPONSE,
+                chunks_at,
+            ) {
+                let mut skip = from;
+                for chunk in &chunks {
+                    let bytes = chunk.bytes();
+                    let rest = bytes.get(skip.min(bytes.len())..).unwrap_or_default();
+                    skip = skip.saturating_sub(bytes.len());
+                    let room = len.saturating_sub(copied.len()).min(rest.len());
+                    copied.extend_from_slice(rest.get(..room).unwrap_or_default());
+                }
+            }
+        }
+        copied
+    }
+
+    /// A handle to wake this thread while this stream lives.
+    pub(crate) fn scheduler(self) -> Scheduler {
+        // SAFETY: the stream lives.
+        Scheduler(unsafe {
+            imports::envoy_dynamic_module_callback_http_filter_scheduler_new(self.0)
+        })
+    }
+
+    /// Adds to a counter or a gauge, or records a value in a histogram. Envoy changes nothing for a
+    /// number that it does not know.
+    pub(crate) fn count(self, kind: MetricKind, metric: usize, by: i64) {
+        let amount = by.unsigned_abs();
+        let no_labels = core::ptr::null();
+        // SAFETY: the stream lives; there are no labels to read.
+        let _ = unsafe {
+            match kind {
+                MetricKind::Counter => {
+                    imports::envoy_dynamic_module_callback_http_filter_increment_counter(
+                        self.0, metric, no_labels, 0, amount,
+                    )
+                }
+                MetricKind::Gauge if by < 0 => {
+                    imports::envoy_dynamic_module_callback_http_filter_decrement_gauge(
+                        self.0, metric, no_labels, 0, amount,
+                    )
+                }
+                MetricKind::Gauge => {
+                    imports::envoy_dynamic_module_callback_http_filter_increment_gauge(
+                        self.0, metric, no_labels, 0, amount,
+                    )
+                }
+                MetricKind::Histogram => {
+                    imports::envoy_dynamic_module_callback_http_filter_record_histogram_value(
+                        self.0, metric, no_labels, 0, amount,
+                    )
+                }
+            }
+        };
+    }
+
+    /// Sets a gauge.
+    pub(crate) fn set_gauge(self, metric: usize, value: u64) {
+        let no_labels = core::ptr::null();
+        // SAFETY: as in `count`.
+        let _ = unsafe {
+            imports::envoy_dynamic_module_callback_http_filter_set_gauge(
+                self.0, metric, no_labels, 0, value,
+            )
+        };
+    }
+}
+
+impl Configuration {
+    /// Defines a metric; `None` when Envoy does not.
+    pub(crate) fn define(self, kind: MetricKind, name: &str) -> Option<usize> {
+        let (name, no_labels) = (Buffer::of(name.as_bytes()), core::ptr::null());
+        let mut number = 0;
+        // SAFETY: the configuration lives; Envoy reads the name and writes one number.
+        let status = unsafe {
+            let define = match kind {
+                MetricKind::Counter => {
+                    imports::envoy_dynamic_module_callback_http_filter_config_define_counter
+                }
+                MetricKind::Gauge => {
+                    imports::envoy_dynamic_module_callback_http_filter_config_define_gauge
+                }
+                MetricKind::Histogram => {
+                    imports::envoy_dynamic_module_callback_http_filter_config_define_histogram
+                }
+            };
+            define(self.0, name, no_labels, 0, &raw mut number)
+        };
+        (status == 0).then_some(number)
+    }
+}
+
+/// One line in Envoy's log, from any thread.
+pub(crate) fn log(level: Level, text: &str) {
+    // SAFETY: Envoy reads the text during the call.
+    unsafe { imports::envoy_dynamic_module_callback_log(level, Buffer::of(text.as_bytes())) };
+}

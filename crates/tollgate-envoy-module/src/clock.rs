@@ -1,0 +1,46 @@
+//! The clocks of the process, and its random bytes.
+//!
+//! Invariant: a clock that the system does not have is a value. Not here: the choice of the offset
+//! between the two; that is the filter's.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_filter::host::Seed;
+
+static BEGIN: OnceLock<Instant> = OnceLock::new();
+/// Nanoseconds. All threads count in one map, so they have one offset.
+static OFFSET: AtomicU64 = AtomicU64::new(0);
+
+/// Since the module was loaded: no count outlives the process.
+pub(crate) fn monotonic() -> Option<Timestamp> {
+    let elapsed = BEGIN.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_nanos()).ok().map(Timestamp::from_nanos)
+}
+
+/// Since 1970.
+pub(crate) fn wall() -> Option<Timestamp> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_nanos()).ok().map(Timestamp::from_nanos)
+}
+
+/// The offset that is added to the monotonic clock.
+pub(crate) fn offset() -> Span {
+    Span::from_nanos(OFFSET.load(Ordering::Relaxed))
+}
+
+/// Sets it.
+pub(crate) fn set_offset(offset: Span) {
+    OFFSET.store(offset.as_nanos(), Ordering::Relaxed);
+}
+
+/// Random bytes that no client can guess.
+pub(crate) fn random_seed() -> Option<Seed> {
+    let mut seed = Seed::default();
+    File::open("/dev/urandom").ok()?.read_exact(&mut seed).ok()?;
+    Some(seed)
+}

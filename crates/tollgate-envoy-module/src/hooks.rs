@@ -1,0 +1,107 @@
+//! What each call of Envoy does, behind a guard against panics.
+//!
+//! Invariant: a panic ends here. It is logged, the stream that it happened in is answered with 503,
+//! and all others go on: nothing that they need is lost by it. Not here: pointers.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+
+use crate::abi::{self, Level, Stream, log};
+use crate::configuration::Configuration;
+use crate::refused;
+use crate::worker::{self, Worker};
+
+/// Runs a hook; `None` after a panic.
+fn guarded<T>(hook: impl FnOnce(&Worker) -> T) -> Option<T> {
+    worker::with(|worker| {
+        let result = panic::catch_unwind(AssertUnwindSafe(|| hook(worker)));
+        result.map_err(|panic| report(worker, &*panic)).ok()
+    })
+    .flatten()
+}
+
+fn report(worker: &Worker, panic: &(dyn Any + Send)) {
+    worker.recover();
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    log(Level::Critical, &format!("tollgate: a hook was left by a panic: {text}"));
+}
+
+/// Envoy loads the module.
+pub(crate) fn on_load() -> bool {
+    true
+}
+
+/// Reads a configuration; returns its number, and `None` rejects it.
+pub(crate) fn on_configure(envoy: abi::Configuration, name: &[u8], text: &[u8]) -> Option<usize> {
+    if let Err(problems) = guarded(|_| refused::problems(text, name))? {
+        problems.iter().for_each(|line| log(Level::Error, &format!("tollgate: {line}")));
+        return None;
+    }
+    let configuration = Configuration::enter(name, text);
+    let number = configuration.number;
+    if guarded(|worker| worker.check(&configuration, envoy)) == Some(true) {
+        return Some(number);
+    }
+    Configuration::end(number);
+    None
+}
+
+/// A configuration ends, with its last stream.
+pub(crate) fn on_configuration_end(number: usize) {
+    Configuration::end(number);
+}
+
+/// A stream begins; returns its id.
+pub(crate) fn on_stream(configuration: usize, stream: Stream) -> u32 {
+    guarded(|worker| worker.begin(configuration, stream)).unwrap_or(u32::MAX)
+}
+
+/// Decides a request; returns the ABI's number for what becomes of it.
+pub(crate) fn on_request_headers(id: u32, stream: Stream) -> i32 {
+    const STOP: i32 = 4;
+    let flow = guarded(|worker| worker.request(id));
+    match flow {
+        Some(flow) => i32::try_from(flow.number()).unwrap_or(STOP),
+        None => {
+            stream.respond(503, &[], b"", "tollgate_panic");
+            STOP
+        }
+    }
+}
+
+/// The response to a request comes, perhaps without a body.
+pub(crate) fn on_response_headers(id: u32, is_last: bool) {
+    guarded(|worker| {
+        worker.call(id, |filter, _| {
+            filter.on_response_headers(id);
+            if is_last {
+                filter.on_response_body(id, 0, true);
+            }
+        });
+    });
+}
+
+/// A piece of its body passes.
+pub(crate) fn on_response_body(id: u32, is_last: bool) {
+    guarded(|worker| {
+        worker.call(id, |filter, stream| {
+            filter.on_response_body(id, stream.response_body_len(), is_last);
+        });
+    });
+}
+
+/// Its trailers pass.
+pub(crate) fn on_response_trailers(id: u32) {
+    guarded(|worker| worker.call(id, |filter, _| filter.on_response_trailers(id)));
+}
+
+/// A stream ends.
+pub(crate) fn on_stream_end(id: u32) {
+    guarded(|worker| worker.end(id));
+}
+
+/// The timer wakes this thread.
+pub(crate) fn on_wake() {
+    guarded(Worker::tick);
+}

@@ -1,0 +1,276 @@
+//! The filter's host: each call as a call of Envoy, about the current stream of this thread.
+//!
+//! Invariant: every failure of Envoy is a value. Not here: which stream is the current one.
+
+use std::time::Duration;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_filter::host::Seed;
+use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
+use tollgate_filter::host::proxy::{Counters, Proxy};
+use tollgate_filter::host::reply::Reply;
+use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::request::facts::RequestSource;
+use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
+
+use crate::abi::{self, Attribute, HeaderKind, Level, MetricKind, Stream};
+use crate::clock;
+use crate::shared_map::SHARED;
+use crate::worker::{self, LocalReply, Worker};
+
+/// The host of this thread's filter.
+#[derive(Clone, Copy)]
+pub(crate) struct Host;
+
+/// The name by which log formats read it, as they do for the wasm module.
+const FILTER_STATE: &str = "wasm.";
+
+fn current() -> Option<Stream> {
+    worker::with(Worker::stream).flatten()
+}
+
+fn headers(kind: HeaderKind) -> Option<Vec<u8>> {
+    let mut map = HeaderMapWriter::default();
+    let is_there = current()?.headers(kind, |name, value| {
+        // Envoy's names are ASCII: its parsers take no others.
+        if let Ok(name) = core::str::from_utf8(name) {
+            map.push(name, value);
+        }
+    });
+    is_there.then(|| map.finish())
+}
+
+impl Proxy for Host {
+    fn monotonic(&self) -> Option<Timestamp> {
+        clock::monotonic()
+    }
+
+    fn wall_clock(&self) -> Option<Timestamp> {
+        clock::wall()
+    }
+
+    fn clock_offset(&self) -> Span {
+        clock::offset()
+    }
+
+    fn set_clock_offset(&self, offset: Span) {
+        clock::set_offset(offset);
+    }
+
+    fn random_seed(&self) -> Option<Seed> {
+        clock::random_seed()
+    }
+
+    fn configuration(&self, len: usize) -> Vec<u8> {
+        let text = worker::with(Worker::configuration).flatten();
+        text.and_then(|it| Some(it.text.get(..len)?.to_vec())).unwrap_or_default()
+    }
+
+    fn plugin_scope(&self) -> Vec<u8> {
+        let configuration = worker::with(Worker::configuration).flatten();
+        let name = configuration.map(|it| it.name.clone()).unwrap_or_default();
+        [name, Vec::new()].join(&0)
+    }
+
+    fn log_error(&self, text: &str) {
+        abi::log(Level::Error, text);
+    }
+
+    fn log_warning(&self, text: &str) {
+        abi::log(Level::Warning, text);
+    }
+
+    fn log_info(&self, text: &str) {
+        abi::log(Level::Info, text);
+    }
+
+    fn set_filter_state(&self, name: &str, value: &str) {
+        if let Some(stream) = current() {
+            stream.set_filter_state(&[FILTER_STATE, name].concat(), value);
+        }
+    }
+
+    fn set_request_header(&self, name: &str, value: &str) {
+        if let Some(stream) = current() {
+            stream.set_header(HeaderKind::Request, name, value);
+        }
+    }
+
+    fn set_response_header(&self, name: &str, value: &str) {
+        let is_ours = worker::with(|it| it.with_reply(|reply| reply.set(name, value))).flatten();
+        if let (None, Some(stream)) = (is_ours, current()) {
+            stream.set_header(HeaderKind::Response, name, value);
+        }
+    }
+
+    fn add_response_header(&self, name: &str, value: &str) {
+        let is_ours = worker::with(|it| it.with_reply(|reply| reply.add(name, value))).flatten();
+        if let (None, Some(stream)) = (is_ours, current()) {
+            stream.add_header(HeaderKind::Response, name, value);
+        }
+    }
+
+    fn response_status(&self) -> Option<u16> {
+        if let Some(status) = worker::with(|it| it.with_reply(|reply| reply.status)).flatten() {
+            return Some(status);
+        }
+        let read = |value: &[u8]| core::str::from_utf8(value).ok()?.parse().ok();
+        current()?.header(HeaderKind::Response, ":status", read)?
+    }
+
+    fn response_headers(&self) -> Option<Vec<u8>> {
+        headers(HeaderKind::Response)
+    }
+
+    fn response_body(&self, from: usize, len: usize) -> Vec<u8> {
+        current().map(|stream| stream.response_body(from, len)).unwrap_or_default()
+    }
+
+    fn response_trailers(&self) -> Option<Vec<u8>> {
+        headers(HeaderKind::ResponseTrailers)
+    }
+
+    fn request_bytes(&self) -> usize {
+        let mut bytes: usize = 0;
+        let mut add = |name: &[u8], value: &[u8]| {
+            bytes = bytes.saturating_add(name.len()).saturating_add(value.len());
+        };
+        current().map(|stream| stream.headers(HeaderKind::Request, &mut add));
+        bytes
+    }
+
+    fn enter(&self, id: u32) -> bool {
+        worker::with(|it| it.enter(id)).unwrap_or_default()
+    }
+
+    fn reply(&self, reply: &Reply) -> bool {
+        worker::with(|it| it.reply(reply)).unwrap_or_default()
+    }
+
+    fn resume(&self, id: u32) {
+        worker::with(|it| it.resume(id));
+    }
+
+    fn set_tick_ms(&self, ms: u32) {
+        let period = (ms > 0).then(|| Duration::from_millis(ms.into()));
+        worker::with(|it| it.set_tick(period));
+    }
+
+    /// The memory is Envoy's, which shows it itself.
+    fn memory_growth(&self) -> i64 {
+        0
+    }
+
+    /// What clients can make grow has limits of its own; a process has no other.
+    fn is_memory_short(&self) -> bool {
+        false
+    }
+}
+
+impl RequestSource for Host {
+    fn request_headers(&self) -> Option<Vec<u8>> {
+        headers(HeaderKind::Request)
+    }
+
+    fn source_address(&self) -> Option<Vec<u8>> {
+        current()?.attribute(Attribute::SourceAddress)
+    }
+
+    fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let stream = current()?;
+        let attribute = match path {
+            b"xds\0route_name" => Attribute::RouteName,
+            b"connection\0uri_san_peer_certificate" => Attribute::CertificateUriSan,
+            b"connection\0dns_san_peer_certificate" => Attribute::CertificateDnsSan,
+            b"connection\0subject_peer_certificate" => Attribute::CertificateSubject,
+            b"connection\0sha256_peer_certificate_digest" => Attribute::CertificateSha256,
+            b"response\0size" => {
+                let size = i64::try_from(stream.number(Attribute::ResponseSize)?).ok()?;
+                return Some(size.to_le_bytes().to_vec());
+            }
+            b"request\0duration" => {
+                let age = worker::with(Worker::age).flatten()?;
+                return Some(i64::try_from(age.as_nanos()).ok()?.to_le_bytes().to_vec());
+            }
+            tollgate_filter::config::routes::NAME => {
+                return stream.route_metadata("tollgate", "policy");
+            }
+            _ => return None,
+        };
+        stream.attribute(attribute)
+    }
+}
+
+impl Counters for Host {
+    const IS_CHEAP: bool = true;
+
+    fn define(&self, name: &str) -> Option<u32> {
+        define(MetricKind::Counter, name)
+    }
+
+    fn define_gauge(&self, name: &str) -> Option<u32> {
+        define(MetricKind::Gauge, name)
+    }
+
+    fn define_histogram(&self, name: &str) -> Option<u32> {
+        define(MetricKind::Histogram, name)
+    }
+
+    fn add(&self, counter: u32, by: i64) {
+        worker::with(|it| it.metrics.add(counter, by, it.counted_stream()));
+    }
+
+    fn record(&self, metric: u32, value: u64) {
+        worker::with(|it| it.metrics.record(metric, value, it.counted_stream()));
+    }
+}
+
+fn define(kind: MetricKind, name: &str) -> Option<u32> {
+    worker::with(|it| it.metrics.index(kind, name, &*it.configuration()?, it.configuring()))
+        .flatten()
+}
+
+impl SharedData for Host {
+    fn get(&self, name: &[u8]) -> Stored {
+        SHARED.get(name)
+    }
+
+    fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
+        SHARED.set(name, value, cas)
+    }
+}
+
+/// Configurations that need these calls are refused; see `refused`.
+impl Calls for Host {
+    fn call(&self, _: &HttpCall<'_>) -> Result<u32, NotSent> {
+        Err(NotSent::Refused)
+    }
+
+    fn answer_header(&self, _: &str) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn answer_body(&self, _: usize) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+impl From<&Reply> for LocalReply {
+    fn from(reply: &Reply) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let map = HeaderMap::new(reply.headers.clone());
+        let mut headers: Vec<_> =
+            map.pairs().map(|(name, value)| (text(name), text(value))).collect();
+        let is_grpc = reply.grpc_status >= 0;
+        if is_grpc {
+            headers.push(("grpc-status".to_owned(), reply.grpc_status.to_string()));
+        }
+        Self {
+            status: reply.status,
+            details: reply.details.clone().into_owned(),
+            headers,
+            body: reply.body.clone(),
+            is_grpc,
+        }
+    }
+}

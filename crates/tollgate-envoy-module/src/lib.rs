@@ -1,0 +1,29 @@
+//! The dynamic module that Envoy loads: `tollgate-filter` over the C ABI of Envoy 1.38 to 1.40.
+//!
+//! From Envoy inwards:
+//!
+//! - `abi`: all `unsafe` code: what Envoy calls, and what it offers.
+//! - `hooks`: each call of Envoy, with a guard against panics.
+//! - `worker`: the filter of one of Envoy's threads, with its streams.
+//! - `configuration`: what all threads share of one configuration.
+//! - `host`: the filter's host. `shared_map`: the counts of the process. `timer`: a thread that
+//!   wakes workers. `metrics`: Envoy's counters.
+//!
+//! Envoy calls its hooks on the thread of a stream's worker, and calls about a configuration on its
+//! main thread. So each thread has a filter of its own, and the counts are the process's: any
+//! number of workers together allow as many requests as one would.
+//!
+//! Invariant: no panic crosses the ABI, and no pointer of ours does: Envoy keeps numbers. Not here:
+//! what the filter does.
+#![deny(unsafe_code)]
+
+mod abi;
+mod clock;
+mod configuration;
+mod hooks;
+mod host;
+mod metrics;
+mod refused;
+mod shared_map;
+mod timer;
+mod worker;

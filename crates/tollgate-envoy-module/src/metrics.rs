@@ -1,0 +1,123 @@
+//! Envoy's metrics, for the filter of one thread.
+//!
+//! Invariant: each count reaches Envoy once. What is counted while no stream of its configuration
+//! is at hand is kept, and handed over by the next stream of it on this thread. Not here: names.
+
+use std::cell::{Cell, RefCell};
+
+use crate::abi::{self, MetricKind, Stream};
+use crate::configuration::Configuration;
+
+/// A metric, as one configuration has it.
+struct Metric {
+    name: Box<str>,
+    kind: MetricKind,
+    /// 0 for none: the place is free.
+    configuration: usize,
+    /// Envoy's number.
+    number: usize,
+    /// The count that is not handed over.
+    kept: i64,
+}
+
+/// Those that the filter of this thread has asked for; their indexes are the filter's numbers.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    all: RefCell<Vec<Metric>>,
+    /// True when something may be kept.
+    has_kept: Cell<bool>,
+}
+
+impl Metrics {
+    /// The index of a metric; `None` when Envoy has none of this name.
+    pub(crate) fn index(
+        &self,
+        kind: MetricKind,
+        name: &str,
+        configuration: &Configuration,
+        configuring: Option<abi::Configuration>,
+    ) -> Option<u32> {
+        let number = configuration.metric(kind, name, configuring)?;
+        let configuration = configuration.number;
+        let mut all = self.all.borrow_mut();
+        let is_it = |it: &Metric| {
+            it.configuration == configuration && it.kind == kind && it.number == number
+        };
+        let known = all.iter().position(is_it);
+        let index = known.unwrap_or_else(|| {
+            let metric = Metric { name: name.into(), kind, configuration, number, kept: 0 };
+            let free = all.iter().position(|it| it.configuration == 0).unwrap_or(all.len());
+            match all.get_mut(free) {
+                Some(place) => *place = metric,
+                None => all.push(metric),
+            }
+            free
+        });
+        u32::try_from(index).ok()
+    }
+
+    /// Adds to a counter or a gauge, through `stream` if that is of the same configuration.
+    pub(crate) fn add(&self, index: u32, by: i64, stream: Option<(Stream, usize)>) {
+        let mut all = self.all.borrow_mut();
+        let Some(metric) = get(&mut all, index) else { return };
+        let (kind, number) = (metric.kind, metric.number);
+        match stream.filter(|(_, configuration)| *configuration == metric.configuration) {
+            Some((stream, _)) => {
+                drop(all);
+                stream.count(kind, number, by);
+            }
+            None => {
+                metric.kept = metric.kept.saturating_add(by);
+                self.has_kept.set(true);
+            }
+        }
+    }
+
+    /// Sets a gauge or records in a histogram; without a stream of its configuration it is lost.
+    pub(crate) fn record(&self, index: u32, value: u64, stream: Option<(Stream, usize)>) {
+        let mut all = self.all.borrow_mut();
+        let Some(metric) = get(&mut all, index) else { return };
+        let (kind, number) = (metric.kind, metric.number);
+        let Some((stream, _)) = stream.filter(|(_, it)| *it == metric.configuration) else {
+            return;
+        };
+        drop(all);
+        match kind {
+            MetricKind::Gauge => stream.set_gauge(number, value),
+            MetricKind::Counter | MetricKind::Histogram => {
+                stream.count(kind, number, i64::try_from(value).unwrap_or(i64::MAX));
+            }
+        }
+    }
+
+    /// Hands over what was kept, also for a configuration that has ended: Envoy has one metric for
+    /// all configurations that define a name.
+    pub(crate) fn hand_over(&self, stream: Stream, configuration: usize) {
+        if !self.has_kept.get() {
+            return;
+        }
+        let Some(configuration) = Configuration::find(configuration) else { return };
+        let mut due = Vec::new();
+        for metric in self.all.borrow_mut().iter_mut().filter(|metric| metric.kept != 0) {
+            if let Some(number) = configuration.metric(metric.kind, &metric.name, None) {
+                due.push((metric.kind, number, core::mem::take(&mut metric.kept)));
+            }
+        }
+        let is_kept = |metric: &Metric| metric.kept != 0;
+        self.has_kept.set(self.all.borrow().iter().any(is_kept));
+        due.into_iter().for_each(|(kind, number, by)| stream.count(kind, number, by));
+    }
+
+    /// Frees those of a configuration that has ended and left nothing.
+    pub(crate) fn forget(&self, configuration: usize) {
+        for metric in self.all.borrow_mut().iter_mut() {
+            if metric.configuration == configuration && metric.kept == 0 {
+                metric.configuration = 0;
+            }
+        }
+    }
+}
+
+fn get(all: &mut [Metric], index: u32) -> Option<&mut Metric> {
+    all.get_mut(usize::try_from(index).ok()?)
+}

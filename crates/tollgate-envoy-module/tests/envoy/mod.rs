@@ -1,0 +1,564 @@
+//! An Envoy of the tests: the callbacks of the ABI over streams in memory.
+//!
+//! As the real one it calls further hooks while it sends a response or resumes a stream, the last
+//! ones of the stream too. A stream's memory stays until the test ends, so a call about one that is
+//! gone is found out and not undefined.
+#![allow(unsafe_code, reason = "the other side of a C ABI")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test fails by a panic"
+)]
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_char, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use tollgate_envoy_module as _;
+
+type P = *mut c_void;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Buffer(*const u8, usize);
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Pair(*const u8, usize, *const u8, usize);
+
+impl Buffer {
+    fn of(bytes: &[u8]) -> Self {
+        Self(bytes.as_ptr(), bytes.len())
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        if self.1 == 0 {
+            return vec![];
+        }
+        // SAFETY: the module lends them for the call.
+        unsafe { std::slice::from_raw_parts(self.0, self.1) }.to_vec()
+    }
+}
+
+pub type Lines = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A response that the module sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub status: u32,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+    pub details: String,
+}
+
+/// A stream.
+pub struct Stream {
+    pub request: Lines,
+    pub response: RefCell<Lines>,
+    pub body: Vec<u8>,
+    pub address: String,
+    /// The number of header lines that it claims to have, where that is not the truth.
+    pub claimed: Option<usize>,
+    /// It ends inside the call that answers or resumes it.
+    pub ends_inside: bool,
+    pub sent: RefCell<Option<Sent>>,
+    pub resumed: RefCell<u32>,
+    pub states: RefCell<Vec<(String, String)>>,
+    pub id: RefCell<*const c_void>,
+    pub has_ended: RefCell<bool>,
+}
+
+unsafe extern "C" {
+    fn envoy_dynamic_module_on_program_init() -> *const c_char;
+    fn envoy_dynamic_module_on_http_filter_config_new(c: P, n: Buffer, t: Buffer) -> *const c_void;
+    fn envoy_dynamic_module_on_http_filter_config_destroy(c: *const c_void);
+    fn envoy_dynamic_module_on_http_filter_new(c: *const c_void, s: P) -> *const c_void;
+    fn envoy_dynamic_module_on_http_filter_request_headers(s: P, i: *const c_void, e: bool) -> i32;
+    fn envoy_dynamic_module_on_http_filter_response_headers(s: P, i: *const c_void, e: bool)
+    -> i32;
+    fn envoy_dynamic_module_on_http_filter_response_body(s: P, i: *const c_void, e: bool) -> i32;
+    fn envoy_dynamic_module_on_http_filter_response_trailers(s: P, i: *const c_void) -> i32;
+    fn envoy_dynamic_module_on_http_filter_stream_complete(s: P, i: *const c_void);
+    fn envoy_dynamic_module_on_http_filter_destroy(i: *const c_void);
+    fn envoy_dynamic_module_on_http_filter_scheduled(s: P, i: *const c_void, e: u64);
+}
+
+/// What one thread's streams said, and its wakes.
+static LOG: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
+static AFTER_THE_END: AtomicUsize = AtomicUsize::new(0);
+static COUNTS: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static WAKES: (Sender<()>, Receiver<()>) = channel();
+    static SCHEDULERS: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Loads the module; the version that it answers with.
+pub fn load() -> String {
+    // SAFETY: no argument; the result is a constant of the module.
+    let version = unsafe { std::ffi::CStr::from_ptr(envoy_dynamic_module_on_program_init()) };
+    version.to_str().unwrap().to_owned()
+}
+
+/// A configuration; `None` when the module rejects it.
+pub struct Configuration(*const c_void);
+
+// SAFETY: it is a number of the module.
+unsafe impl Sync for Configuration {}
+// SAFETY: it is a number of the module.
+unsafe impl Send for Configuration {}
+
+impl Configuration {
+    pub fn new(text: &str) -> Option<Self> {
+        let mut any = 0_u8;
+        // SAFETY: lent for the call; the configuration's pointer is only handed back.
+        let made = unsafe {
+            envoy_dynamic_module_on_http_filter_config_new(
+                (&raw mut any).cast(),
+                Buffer::of(b"tollgate"),
+                Buffer::of(text.as_bytes()),
+            )
+        };
+        (!made.is_null()).then_some(Self(made))
+    }
+
+    /// A stream begins.
+    pub fn open(&self, stream: Stream) -> &'static Stream {
+        let stream: &'static Stream = Box::leak(Box::new(stream));
+        // SAFETY: the stream is never freed.
+        let id = unsafe { envoy_dynamic_module_on_http_filter_new(self.0, stream.pointer()) };
+        assert!(!id.is_null());
+        stream.id.replace(id);
+        stream
+    }
+}
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        // SAFETY: it is the module's own number.
+        unsafe { envoy_dynamic_module_on_http_filter_config_destroy(self.0) };
+    }
+}
+
+impl Stream {
+    /// A request with these headers.
+    pub fn get(headers: &[(&str, &str)]) -> Self {
+        let pseudo = [(":method", "GET"), (":path", "/"), (":authority", "example.com")];
+        let line =
+            |(name, value): &(&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        Self {
+            request: pseudo.iter().chain(headers).map(line).collect(),
+            response: RefCell::new(vec![(b":status".to_vec(), b"200".to_vec())]),
+            body: vec![],
+            address: "192.0.2.1:4711".into(),
+            claimed: None,
+            ends_inside: false,
+            sent: RefCell::default(),
+            resumed: RefCell::default(),
+            states: RefCell::default(),
+            id: RefCell::new(std::ptr::null()),
+            has_ended: RefCell::default(),
+        }
+    }
+
+    fn pointer(&self) -> P {
+        (&raw const *self).cast_mut().cast()
+    }
+
+    fn id(&self) -> *const c_void {
+        *self.id.borrow()
+    }
+
+    /// The request's headers come; what the module returns.
+    pub fn request(&self) -> i32 {
+        // SAFETY: the stream lives.
+        unsafe {
+            envoy_dynamic_module_on_http_filter_request_headers(self.pointer(), self.id(), true)
+        }
+    }
+
+    pub fn response(&self) {
+        // SAFETY: the stream lives.
+        unsafe {
+            envoy_dynamic_module_on_http_filter_response_headers(self.pointer(), self.id(), false);
+        }
+    }
+
+    pub fn response_body(&self, is_last: bool) {
+        // SAFETY: the stream lives.
+        unsafe {
+            envoy_dynamic_module_on_http_filter_response_body(self.pointer(), self.id(), is_last);
+        }
+    }
+
+    pub fn trailers(&self) {
+        // SAFETY: the stream lives.
+        unsafe { envoy_dynamic_module_on_http_filter_response_trailers(self.pointer(), self.id()) };
+    }
+
+    pub fn complete(&self) {
+        // SAFETY: the stream lives.
+        unsafe { envoy_dynamic_module_on_http_filter_stream_complete(self.pointer(), self.id()) };
+    }
+
+    pub fn destroy(&self) {
+        self.has_ended.replace(true);
+        // SAFETY: the number is the module's own.
+        unsafe { envoy_dynamic_module_on_http_filter_destroy(self.id()) };
+    }
+
+    /// Both of its last hooks.
+    pub fn end(&self) {
+        self.complete();
+        self.destroy();
+    }
+
+    pub fn scheduled(&self) {
+        // SAFETY: the stream lives.
+        unsafe { envoy_dynamic_module_on_http_filter_scheduled(self.pointer(), self.id(), 0) };
+    }
+
+    pub fn response_header(&self, name: &str) -> Option<String> {
+        let response = self.response.borrow();
+        let line = response.iter().find(|(it, _)| it == name.as_bytes());
+        line.map(|(_, value)| String::from_utf8(value.clone()).unwrap())
+    }
+}
+
+/// Waits until the timer has woken a stream of this thread.
+pub fn wait_for_wake() {
+    WAKES.with(|(_, wakes)| wakes.recv_timeout(Duration::from_secs(30))).expect("no wake");
+}
+
+/// Lines of the log at this level that contain `text`.
+pub fn logged(level: i32, text: &str) -> usize {
+    let log = LOG.lock().unwrap();
+    log.iter().filter(|(at, line)| *at == level && line.contains(text)).count()
+}
+
+/// The errors in the log.
+pub fn errors() -> Vec<String> {
+    let log = LOG.lock().unwrap();
+    log.iter().filter(|(at, _)| *at == 4).map(|(_, line)| line.clone()).collect()
+}
+
+/// Handles that this thread made and did not delete.
+pub fn schedulers() -> i64 {
+    SCHEDULERS.get()
+}
+
+/// Calls about streams that had ended.
+pub fn calls_after_the_end() -> usize {
+    AFTER_THE_END.load(Ordering::SeqCst)
+}
+
+/// The sum of the counters and gauges whose names contain `text`.
+pub fn counted(text: &str) -> i64 {
+    let counts = COUNTS.lock().unwrap();
+    counts.iter().filter(|(name, _)| name.contains(text)).map(|(_, count)| count).sum()
+}
+
+fn stream(pointer: P) -> &'static Stream {
+    // SAFETY: every stream of this process was leaked.
+    let stream = unsafe { &*pointer.cast_const().cast::<Stream>() };
+    if *stream.has_ended.borrow() {
+        AFTER_THE_END.fetch_add(1, Ordering::SeqCst);
+    }
+    stream
+}
+
+fn lines(stream: &Stream, kind: i32) -> Lines {
+    match kind {
+        0 => stream.request.clone(),
+        2 => stream.response.borrow().clone(),
+        _ => vec![],
+    }
+}
+
+fn pairs(at: *const Pair, count: usize) -> Vec<(String, String)> {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    // SAFETY: the module lends them for the call.
+    let all = unsafe { std::slice::from_raw_parts(at, count) };
+    let line = |Pair(name, name_len, value, value_len): &Pair| {
+        (text(Buffer(*name, *name_len).bytes()), text(Buffer(*value, *value_len).bytes()))
+    };
+    all.iter().map(line).collect()
+}
+
+/// A block that the module keeps a view of until its hook ends.
+fn lend(bytes: &[u8]) -> Buffer {
+    Buffer::of(Box::leak(bytes.to_vec().into_boxed_slice()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_log(level: i32, text: Buffer) {
+    LOG.lock().unwrap().push((level, String::from_utf8(text.bytes()).unwrap()));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_headers_size(s: P, kind: i32) -> usize {
+    let stream = stream(s);
+    stream.claimed.unwrap_or_else(|| lines(stream, kind).len())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_headers(
+    s: P,
+    kind: i32,
+    out: *mut Pair,
+) -> bool {
+    for (i, (name, value)) in lines(stream(s), kind).iter().enumerate() {
+        let (name, value) = (lend(name), lend(value));
+        // SAFETY: the module has room for as many as it was told.
+        unsafe { out.add(i).write(Pair(name.0, name.1, value.0, value.1)) };
+    }
+    true
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_header(
+    s: P,
+    kind: i32,
+    name: Buffer,
+    out: *mut Buffer,
+    index: usize,
+    _count: *mut usize,
+) -> bool {
+    let name = name.bytes();
+    let lines = lines(stream(s), kind);
+    let found = lines.iter().filter(|(it, _)| *it == name).nth(index);
+    // SAFETY: the module has room for one.
+    found.map(|(_, value)| unsafe { out.write(lend(value)) }).is_some()
+}
+
+fn set(s: P, kind: i32, name: &Buffer, value: &Buffer, replaces: bool) -> bool {
+    let mut lines = stream(s).response.borrow_mut();
+    if kind == 2 {
+        let name = name.bytes();
+        lines.retain(|(it, _)| !(replaces && *it == name));
+        lines.push((name, value.bytes()));
+    }
+    kind == 2
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_set_header(
+    s: P,
+    k: i32,
+    n: Buffer,
+    v: Buffer,
+) -> bool {
+    set(s, k, &n, &v, true)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_add_header(
+    s: P,
+    k: i32,
+    n: Buffer,
+    v: Buffer,
+) -> bool {
+    set(s, k, &n, &v, false)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_send_response(
+    s: P,
+    status: u32,
+    headers: *const Pair,
+    count: usize,
+    body: Buffer,
+    details: Buffer,
+) {
+    let stream = stream(s);
+    let text = |bytes: &Buffer| String::from_utf8(bytes.bytes()).unwrap();
+    let (headers, body, details) = (pairs(headers, count), text(&body), text(&details));
+    stream.sent.replace(Some(Sent { status, headers, body, details }));
+    if stream.ends_inside {
+        stream.end();
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_send_response_headers(
+    s: P,
+    headers: *const Pair,
+    count: usize,
+    _is_last: bool,
+) {
+    let headers = pairs(headers, count);
+    let sent = Sent { status: 200, headers, body: String::new(), details: String::new() };
+    stream(s).sent.replace(Some(sent));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_filter_continue_decoding(s: P) {
+    let stream = stream(s);
+    stream.resumed.replace_with(|count| *count + 1);
+    if stream.ends_inside {
+        stream.response();
+        stream.end();
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_filter_get_attribute_string(
+    s: P,
+    id: i32,
+    out: *mut Buffer,
+) -> bool {
+    // SAFETY: the module has room for one.
+    (id == 24).then(|| unsafe { out.write(lend(stream(s).address.as_bytes())) }).is_some()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
+    s: P,
+    id: i32,
+    out: *mut u64,
+) -> bool {
+    // SAFETY: the module has room for one.
+    (id == 21).then(|| unsafe { out.write(stream(s).body.len() as u64) }).is_some()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_metadata_keys_count(
+    _s: P,
+    _k: i32,
+    _n: Buffer,
+) -> usize {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_metadata_keys(
+    _s: P,
+    _source: i32,
+    _namespace: Buffer,
+    _keys: *mut Buffer,
+) -> bool {
+    false
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_metadata_string(
+    _s: P,
+    _source: i32,
+    _namespace: Buffer,
+    _key: Buffer,
+    _out: *mut Buffer,
+) -> bool {
+    false
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_set_filter_state_bytes(
+    s: P,
+    k: Buffer,
+    v: Buffer,
+) -> bool {
+    let text = |bytes: &Buffer| String::from_utf8(bytes.bytes()).unwrap();
+    stream(s).states.borrow_mut().push((text(&k), text(&v)));
+    true
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_body_size(s: P, _kind: i32) -> usize {
+    stream(s).body.len()
+}
+
+/// In pieces of three bytes.
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks_size(s: P, _kind: i32) -> usize {
+    stream(s).body.chunks(3).len()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks(
+    s: P,
+    _kind: i32,
+    out: *mut Buffer,
+) -> bool {
+    for (i, chunk) in stream(s).body.chunks(3).enumerate() {
+        // SAFETY: the module has room for as many as it was told.
+        unsafe { out.add(i).write(lend(chunk)) };
+    }
+    true
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_new(s: P) -> P {
+    stream(s);
+    SCHEDULERS.set(SCHEDULERS.get() + 1);
+    let wakes = WAKES.with(|(wakes, _)| wakes.clone());
+    Box::into_raw(Box::new(wakes)).cast()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_commit(
+    scheduler: P,
+    _event: u64,
+) {
+    // SAFETY: it is not deleted yet.
+    unsafe { &*scheduler.cast::<Sender<()>>() }.send(()).ok();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: P) {
+    SCHEDULERS.set(SCHEDULERS.get() - 1);
+    // SAFETY: it is deleted once.
+    drop(unsafe { Box::from_raw(scheduler.cast::<Sender<()>>()) });
+}
+
+fn define(name: &Buffer, out: *mut usize) -> i32 {
+    let mut counts = COUNTS.lock().unwrap();
+    counts.push((String::from_utf8(name.bytes()).unwrap(), 0));
+    // SAFETY: the module has room for one.
+    unsafe { out.write(counts.len()) };
+    0
+}
+
+fn count(metric: usize, by: i64) -> i32 {
+    let mut counts = COUNTS.lock().unwrap();
+    counts[metric - 1].1 += by;
+    0
+}
+
+macro_rules! definitions {
+    ($($name:ident),*) => { $(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(_c: P, name: Buffer, _l: *const Buffer, _n: usize, out: *mut usize) -> i32 {
+            define(&name, out)
+        }
+    )* };
+}
+
+definitions!(
+    envoy_dynamic_module_callback_http_filter_config_define_counter,
+    envoy_dynamic_module_callback_http_filter_config_define_gauge,
+    envoy_dynamic_module_callback_http_filter_config_define_histogram
+);
+
+macro_rules! counters {
+    ($($name:ident: $delta:expr),*) => { $(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(s: P, metric: usize, _l: *const Buffer, _n: usize, by: u64) -> i32 {
+            stream(s);
+            count(metric, ($delta)(by as i64))
+        }
+    )* };
+}
+
+counters!(
+    envoy_dynamic_module_callback_http_filter_increment_counter: |by| by,
+    envoy_dynamic_module_callback_http_filter_increment_gauge: |by| by,
+    envoy_dynamic_module_callback_http_filter_decrement_gauge: |by: i64| -by,
+    envoy_dynamic_module_callback_http_filter_set_gauge: |_| 0,
+    envoy_dynamic_module_callback_http_filter_record_histogram_value: |_| 0
+);
