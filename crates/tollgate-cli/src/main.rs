@@ -6,8 +6,8 @@
 //! results. Exit codes: 0 good, 1 problems found in a policy or a replay that fails, 2 misuse (also
 //! an unreadable file), 3 output that could not be written. The completions for a shell and the
 //! manual are generated from the declaration of the command line (`args`). Deliberately not here: a
-//! clock that decides anything (one measures how fast a log is read), the network, and anything that
-//! changes a running limiter.
+//! clock that decides anything (one measures how fast a log is read), the network, and anything
+//! that changes a running limiter.
 
 mod args;
 mod check;

@@ -52,7 +52,6 @@ pub struct AuthorityClient<H> {
     gauge: Cell<Option<u32>>,
 }
 
-/// The lease requests in flight and those that wait, and when the next one may be sent.
 struct AuthorityExchange<H> {
     circuit_breaker: CircuitBreaker,
     /// Each call with its deadline.

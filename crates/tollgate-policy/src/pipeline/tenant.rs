@@ -44,7 +44,8 @@ impl<'p> RequestTenant<'p> {
     }
 
     /// True when a count has decided under the entry given to
-    /// [`Tenants::ask_under`](crate::Tenants::ask_under): the tenant has that entry. False while there is no reply, and for every other reply.
+    /// [`Tenants::ask_under`](crate::Tenants::ask_under): the tenant has that entry. False while
+    /// there is no reply, and for every other reply.
     #[must_use]
     pub fn has_confirmed_entry(&self) -> bool {
         let mut asked = self.0.partitions.live().iter().filter(|stored| stored.under.is_some());

@@ -3,8 +3,8 @@
 //! Invariant: the records of a group follow each other in the order of its sets; `offset` and `len`
 //! give their positions. When such a value would be long, a value contains only the records that
 //! something was charged to, in any order, and each is found by its identity: a key that uses 3
-//! rules of 1,000 takes, and costs, as much as 3 rules. The filter and `check` both take the size of
-//! Envoy's table from here.
+//! rules of 1,000 takes, and costs, as much as 3 rules. The filter and `check` both take the size
+//! of Envoy's table from here.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -284,13 +284,10 @@ impl Policy {
                 request(OnePartRequest { target: Some(target), ..none })
             }
             Fact::Host => request(OnePartRequest { host: text, ..none }),
-            Fact::Header(name) => {
-                request(OnePartRequest { header: Some((name, value.into())), ..none })
+            Fact::Header(name) => request(OnePartRequest::of_header(name, value.into())),
+            Fact::Cookie(name) => {
+                request(OnePartRequest::of_header("cookie", cookie(name, value).into()))
             }
-            Fact::Cookie(name) => request(OnePartRequest {
-                header: Some(("cookie", cookie(name, value).into())),
-                ..none
-            }),
             Fact::Route
             | Fact::Claim(_)
             | Fact::Descriptor(_)
@@ -339,7 +336,11 @@ struct OnePartRequest<'a> {
     fact: Option<(Fact<'a>, &'a str)>,
 }
 
-impl OnePartRequest<'_> {
+impl<'a> OnePartRequest<'a> {
+    fn of_header(name: &'a str, value: Cow<'a, str>) -> Self {
+        Self { header: Some((name, value)), ..Self::default() }
+    }
+
     fn fact(&self, is: impl FnOnce(&Fact<'_>) -> bool) -> Option<Cow<'_, [u8]>> {
         let (_, value) = self.fact.filter(|(fact, _)| is(fact))?;
         Some(value.as_bytes().into())

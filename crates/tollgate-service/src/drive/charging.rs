@@ -94,8 +94,7 @@ impl Drive {
     /// Decides the plan once, all or nothing.
     #[must_use]
     pub fn decide(policy: &Policy, plan: &mut Plan, order: Order, budget: WaitBudget) -> Self {
-        let is_decided_once = plan.waiting(policy).is_decided_once();
-        let ends = order.ends(policy, plan).filter(|_| !is_decided_once);
+        let ends = order.ends(policy, plan).filter(|_| !plan.waiting(policy).is_decided_once());
         let stage = match (ends, ends.and_then(|ends| ends.suspect)) {
             _ if plan.len() < 2 => Stage::ChargeAll,
             (Some(ends), Some(suspect)) => Stage::PeekSuspect(suspect, ends),
@@ -306,11 +305,8 @@ impl Drive {
                     self.peek_at(policy, plan, |i| i != suspect);
                 }
             }
-            Stage::PeekAll if is_refused => {
-                if plan.waiting(policy).is_decided_once() && plan.outdated().is_none() {
-                    self.report(policy, plan);
-                }
-            }
+            Stage::PeekAll if is_refused && plan.outdated().is_some() => {}
+            Stage::PeekAll if is_refused => self.report(policy, plan),
             Stage::ChargeOne(ends) => {
                 plan.each_partition(|it| it.take_up());
                 if !is_refused {
@@ -358,7 +354,7 @@ impl Drive {
         }
     }
 
-    /// Records the use that a denied request reports.
+    /// Records the use that a denied request reports, if it reports any.
     fn report(&mut self, policy: &Policy, plan: &Plan) {
         for partition in plan.partitions().filter(Partition::reports) {
             let mut request = Vec::new();
