@@ -383,9 +383,8 @@ pub(crate) fn add_limits(document: &mut Value, random: &mut Random) {
         if !rule["deny"].is_null() || rule["name"] == "plain" {
             continue;
         }
-        let decides_at_once = rule["action"]["delay"].is_null()
-            && rule["charge"].is_null()
-            && !is_settled(rule);
+        let decides_at_once =
+            rule["action"]["delay"].is_null() && rule["charge"].is_null() && !is_settled(rule);
         let mut limited = |quotas: &mut Value| {
             for quota in quotas.as_array_mut().into_iter().flatten() {
                 if decides_at_once && can_be_limited(quota) && random.chance(60) {
