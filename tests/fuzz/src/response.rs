@@ -1,8 +1,8 @@
 //! A response in the form of a corpus file: one header per line, an empty line, and a body.
 //!
 //! Invariant: any bytes are a response. A line `:bytes: 7` is not a header but the number of bytes
-//! that were sent, and so are `:duration: 7` in milliseconds, and `:metadata.filter/name: 7`; with a
-//! line `:trailers:` the headers are shown at the end only. The body is read as JSON in pieces.
+//! that were sent, and so are `:duration: 7` in milliseconds, and `:metadata.filter/name: 7`; with
+//! a line `:trailers:` the headers are shown at the end only. The body is read as JSON in pieces.
 
 use std::borrow::Cow;
 
