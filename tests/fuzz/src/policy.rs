@@ -5,8 +5,8 @@
 //! checked: the same document gives the same policy; a problem is one line that a terminal can
 //! show; a denial charges nothing; a response costs at most the maximum, and nothing is left to be
 //! done after its end; texts for clients fit into header fields; a partition decided elsewhere,
-//! over the wire, is decided in the same way; written and read it is the same policy; and the result of
-//! `explain` for a rule agrees with the plan.
+//! over the wire, is decided in the same way; written and read it is the same policy; and the result
+//! of `explain` for a rule agrees with the plan.
 
 use std::collections::BTreeMap;
 
