@@ -3,10 +3,10 @@
 //! A corpus file is the document and, after a line `---`, a request: as it would be sent, or
 //! described in JSON for the Worker's service; after another such line, the response. Invariant
 //! checked: the same document gives the same policy; a problem is one line that a terminal can
-//! show; a denial charges nothing; a response costs at most the maximum, and nothing is left to be
-//! done after its end; texts for clients fit into header fields; a partition decided elsewhere,
-//! over the wire, is decided in the same way; written and read it is the same policy; and the result
-//! of `explain` for a rule agrees with the plan.
+//! show; a denial charges nothing; a response costs at most the maximum, and nothing is left to
+//! be done after its end; texts for clients fit into header fields; a partition decided
+//! elsewhere, over the wire, is decided in the same way; written and read it is the same policy;
+//! and the result of `explain` for a rule agrees with the plan.
 
 use std::collections::BTreeMap;
 
