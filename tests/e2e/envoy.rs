@@ -16,6 +16,7 @@ mod envoy_concurrency;
 mod envoy_config;
 mod envoy_day;
 mod envoy_deny;
+mod envoy_ends;
 mod envoy_exact;
 mod envoy_flood;
 mod envoy_grpc;

@@ -125,6 +125,48 @@ fn a_limit_that_a_descriptor_brings_is_counted_and_named() {
     assert_eq!((lines.len(), &lines[0]["limit"]), (1, &json!("100 per minute")));
 }
 
+// Guards: a limit that a descriptor brings and the server ignores, one above the highest, one of
+// another unit, and counts that differ between limits.
+#[test]
+fn a_descriptor_brings_its_limit() {
+    const MINUTE: i32 = 2;
+    const HOUR: i32 = 3;
+    let policy = json!({"version": 1, "rules": [{
+        "name": "plan", "when": {"domain": "web"}, "key": [{"descriptor": "user"}],
+        "quotas": [{"limit": 2, "window": "1h", "algorithm": "sliding-window",
+            "limit_from": {"descriptor": true, "max": 5}}],
+    }]});
+    let server = server(&policy);
+    let ask = |user: &str, limit: Option<(u32, i32)>| {
+        let mut one = descriptor(&[("user", user)]);
+        one.limit =
+            limit.map(|(requests_per_unit, unit)| LimitOfDescriptor { requests_per_unit, unit });
+        asked(&server, vec![one])
+    };
+    // Of one count: 4 by its own limit, 5 by the highest one, and none by the policy's.
+    for (limit, expected) in [
+        (Some((4, HOUR)), OK),
+        (Some((4, HOUR)), OK),
+        (None, OVER),
+        (Some((3, HOUR)), OK),
+        (Some((3, HOUR)), OVER),
+        (Some((4, HOUR)), OK),
+        (Some((4, HOUR)), OVER),
+        (Some((1_000, HOUR)), OK),
+        (Some((1_000, HOUR)), OVER),
+        (Some((0, HOUR)), OVER),
+    ] {
+        assert_eq!(ask("ada", limit), expected, "{limit:?}");
+    }
+    assert_eq!(metric(&server, "tollgate_descriptor_limits_ignored_total"), 0);
+    // One of another unit counts as absent, and is counted.
+    for expected in [OK, OK, OVER] {
+        assert_eq!(ask("bob", Some((100, MINUTE))), expected);
+    }
+    assert_eq!(metric(&server, "tollgate_descriptor_limits_ignored_total"), 3);
+    assert_eq!(ask("cleo", Some((0, HOUR))), OVER, "0 denies");
+}
+
 /// Envoy in front of an origin whose responses contain 300 tokens: it looks at the request, and
 /// reports the tokens when the stream has ended.
 fn gateway(tollgate: u16) -> Envoy {

@@ -10,6 +10,7 @@
     reason = "tests may panic, and overflow"
 )]
 
+mod budgets;
 mod claims;
 mod cli;
 mod compile;

@@ -14,6 +14,7 @@
     reason = "tests may panic, and overflow"
 )]
 
+mod budgets;
 mod corpora;
 mod docs;
 mod engine;

@@ -71,8 +71,8 @@ const BODIES: [(&str, Option<&str>, &[u8]); 34] = [
     (LINES, None, b"\n\n"),
 ];
 
-/// Lets the bodies of responses settle the costs of most rules of `document`.
-pub(crate) fn settle_by_bodies(document: &mut Value, random: &mut Random) {
+/// Lets the bodies of responses settle the costs of this share of the rules of `document`.
+pub(crate) fn settle_by_bodies(document: &mut Value, percent: u64, random: &mut Random) {
     let numbers = [
         json!({"json": ["/usage/in"]}),
         json!({"json": ["/usage/in", "/usage/out"], "weights": [1, 6]}),
@@ -82,7 +82,7 @@ pub(crate) fn settle_by_bodies(document: &mut Value, random: &mut Random) {
     ];
     for rule in document["rules"].as_array_mut().into_iter().flatten() {
         // The core alone reproduces the plain one.
-        if rule["name"] == "plain" || random.chance(10) {
+        if rule["name"] == "plain" || random.chance(100 - percent) {
             continue;
         }
         give_up(rule, &[Algorithm::LeakyQueue, Algorithm::SlidingLog]);

@@ -11,6 +11,7 @@ use tollgate_test_support::Random;
 
 use crate::bodies::{self, ResponseBody};
 use crate::in_flight;
+use crate::mixed::Mix;
 use crate::policies::{self, ACTUAL, GeneratedPolicy};
 use crate::regexes;
 use crate::requests::{self, Request};
@@ -89,24 +90,32 @@ impl Case {
         let mut random = Random::new(0x7011_6a7e_0000_0000 | u64::from(number));
         let mut others = Random::new(0x7011_6a7e_0001_0000 | u64::from(number));
         let mut limits = Random::new(0x7011_6a7e_0002_0000 | u64::from(number));
+        let mix = Mix::of(number);
         let mut written = policies::policy(&mut random);
+        while mix.is_some() && policies::is_plain(&written.document) {
+            written = policies::policy(&mut random);
+        }
         let varies = number % 4 == 1;
+        let mut calendar = None;
         match number % 4 {
-            0 => policies::settle_costs(&mut written.document, &mut others),
+            _ if mix.is_some() => {}
+            0 => policies::settle_costs(&mut written.document, 70, &mut others),
             1 => policies::vary_keys(&mut written.document, &mut others),
             2 => {
                 policies::add_deny_rules(&mut written.document, &mut others);
-                policies::add_penalties(&mut written.document, &mut others);
+                policies::add_penalties(&mut written.document, 40, &mut others);
                 policies::add_limits(&mut written.document, &mut limits);
             }
-            _ => {}
+            _ => calendar = policies::add_calendar(&mut written.document, &mut others),
+        }
+        let mut rest = Rest::new(number, &mut written.document);
+        if let Some(mix) = mix {
+            calendar = mix.apply(&mut written.document, &mut rest.random);
         }
         // Far in the future of every real clock, so it triggers no timer of a server.
         let mut start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
         // Shortly before a window of the calendar ends.
-        if number % 4 == 3
-            && let Some(calendar) = policies::add_calendar(&mut written.document, &mut others)
-        {
+        if let Some(calendar) = calendar {
             let end_at = calendar.span_of(Timestamp::from_millis(start_ms)).end_at;
             let end_ms = end_at.since(Timestamp::ZERO).as_millis_ceil();
             start_ms = end_ms - others.below(30 * written.window_ms);
@@ -116,14 +125,13 @@ impl Case {
         if searches {
             regexes::add_regexes(&mut written.document, &mut searched);
         }
-        let mut rest = Rest::new(number, &mut written.document);
         let event = |index| {
             let step_ms = step_ms(&mut random, &written);
             let mut request = requests::request(&mut random);
             if varies {
                 request.vary(&mut others);
             }
-            if number % 4 == 2 {
+            if number % 4 == 2 || mix.is_some() {
                 request.add_limit(&mut limits);
             }
             if searches {
@@ -155,11 +163,14 @@ struct Rest {
 impl Rest {
     /// That of the case `number`, whose `document` gets such limits and costs.
     fn new(number: u32, document: &mut Value) -> Self {
+        let mut random = Random::new(0x7011_6a7e_0004_0000 | u64::from(number));
+        if let Some(mix) = Mix::of(number) {
+            return Self { has_bodies: mix.has_bodies(), ends_later: true, random };
+        }
         let has_bodies = number % 16 == 13;
         let ends_later = has_bodies || number % 16 == 5;
-        let mut random = Random::new(0x7011_6a7e_0004_0000 | u64::from(number));
         if has_bodies {
-            bodies::settle_by_bodies(document, &mut random);
+            bodies::settle_by_bodies(document, 90, &mut random);
         }
         if ends_later {
             in_flight::limit_requests_in_flight(document, &mut random);

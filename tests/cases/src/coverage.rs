@@ -52,8 +52,12 @@ impl Coverage {
                 self.count("in flight alone", rule["quotas"].is_null());
             } else {
                 self.rule(rule, *result);
+                self.pairs(rule, *result);
             }
         }
+        let denied_by_rule = |it: &AppliedRule| !case.policy["rules"][it.place]["deny"].is_null();
+        let in_flight = expected.rules.iter().any(|it| it.limits_in_flight);
+        self.count("deny and in flight", in_flight && expected.rules.iter().any(denied_by_rule));
         for EndedRequest { index: ended, was_counted, costs } in &expected.ended {
             self.count("in flight ended", *was_counted);
             self.count("in flight ended later", *was_counted && *ended < index);
@@ -77,6 +81,25 @@ impl Coverage {
 
     fn count(&mut self, name: &str, happened: bool) {
         *self.0.entry(name.to_owned()).or_default() += usize::from(happened);
+    }
+
+    /// The pairs of budgets that one rule has.
+    fn pairs(&mut self, rule: &Value, result: RuleResult) {
+        let said = result.label();
+        let text = rule.to_string();
+        let budgets = [
+            ("penalty", text.contains("\"penalty\"")),
+            ("calendar", text.contains("\"calendar\"")),
+            ("limit_from", text.contains("\"limit_from\"")),
+            ("settled", !rule["cost"]["estimate"].is_null()),
+            ("concurrency", !rule["concurrency"].is_null()),
+        ];
+        let mut present = budgets.iter().filter(|(_, is_there)| *is_there);
+        while let Some((one, _)) = present.next() {
+            for (other, _) in present.clone() {
+                self.count(&format!("{one} and {other} {said}"), true);
+            }
+        }
     }
 
     fn rule(&mut self, rule: &Value, result: RuleResult) {

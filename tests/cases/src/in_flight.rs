@@ -42,7 +42,10 @@ pub(crate) fn limit_requests_in_flight(document: &mut Value, random: &mut Random
 
 /// Such a limit is not for rules whose requests wait.
 fn can_be_limited(rule: &Value) -> bool {
-    rule["action"]["delay"].is_null() && !rule.to_string().contains(Algorithm::LeakyQueue.name())
+    let counts = rule["deny"].is_null();
+    counts
+        && rule["action"]["delay"].is_null()
+        && !rule.to_string().contains(Algorithm::LeakyQueue.name())
 }
 
 fn limit(random: &mut Random) -> Value {

@@ -37,6 +37,7 @@ pub mod coverage;
 pub mod golden;
 mod in_flight;
 pub mod limits;
+mod mixed;
 mod packed;
 mod policies;
 mod reference;

@@ -62,6 +62,11 @@ pub(crate) fn policy(random: &mut Random) -> GeneratedPolicy {
 
 const REPEATED: [&str; 4] = ["refuse", "first", "last", "join"];
 
+/// True when the core alone can reproduce the decisions of `document`.
+pub(crate) fn is_plain(document: &Value) -> bool {
+    document["rules"][0]["name"] == "plain"
+}
+
 /// One rule that counts by one header and denies, which the core alone can reproduce.
 fn plain(random: &mut Random, base: usize) -> Value {
     let count = random.between(1, 2);
@@ -249,15 +254,15 @@ fn cost(random: &mut Random) -> Value {
     }
 }
 
-/// Lets the responses settle the costs of most rules of `document`, from numbers of its own: the
-/// cases without them stay what they were.
-pub(crate) fn settle_costs(document: &mut Value, random: &mut Random) {
+/// Lets the responses settle the costs of this share of the rules of `document` that can have such
+/// a cost, from numbers of its own: the cases without them stay what they were.
+pub(crate) fn settle_costs(document: &mut Value, percent: u64, random: &mut Random) {
     for rule in document["rules"].as_array_mut().into_iter().flatten() {
         let cannot = [Algorithm::LeakyQueue, Algorithm::SlidingLog].map(Algorithm::name);
         let can_hold = !cannot.iter().any(|name| rule.to_string().contains(name));
         // The core alone reproduces the plain one.
         let is_free = rule["charge"].is_null() && rule["name"] != "plain";
-        if can_hold && is_free && random.chance(70) {
+        if can_hold && is_free && random.chance(percent) {
             rule["cost"] = settled_cost(random);
         }
     }
@@ -325,8 +330,9 @@ fn utc_offset(minutes: i16) -> String {
     format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
 }
 
-/// Gives quotas of `document` penalties where they can have one, from numbers of their own.
-pub(crate) fn add_penalties(document: &mut Value, random: &mut Random) {
+/// Gives this share of the quotas of `document` that can have one a penalty, from numbers of their
+/// own.
+pub(crate) fn add_penalties(document: &mut Value, percent: u64, random: &mut Random) {
     let penalties = [
         json!("1s"),
         json!("5s"),
@@ -341,7 +347,7 @@ pub(crate) fn add_penalties(document: &mut Value, random: &mut Random) {
         if passes || !counts || rule["cost"] == "reported" {
             continue;
         }
-        let holds = rule["charge"]["reserve"] == true;
+        let holds = rule["charge"]["reserve"] == true || is_settled(rule);
         let mut change = |quotas: &mut Value| {
             for quota in quotas.as_array_mut().into_iter().flatten() {
                 let can = match quota["algorithm"].as_str().unwrap_or("gcra") {
@@ -349,18 +355,24 @@ pub(crate) fn add_penalties(document: &mut Value, random: &mut Random) {
                     "gcra" | "token-bucket" | "leaky-bucket" => true,
                     _ => !holds,
                 };
-                if can && random.chance(40) {
+                if can && random.chance(percent) {
                     quota["penalty"] = random.pick(&penalties).clone();
                 }
             }
         };
-        change(&mut rule["quotas"]);
+        if let Some(quotas) = rule.get_mut("quotas") {
+            change(quotas);
+        }
         if let Some(tiers) = rule.get_mut("tiers") {
-            for tier in tiers.as_array_mut().into_iter().flatten() {
-                change(&mut tier["quotas"]);
-            }
+            let tiers = tiers.as_array_mut().into_iter().flatten();
+            tiers.filter_map(|tier| tier.get_mut("quotas")).for_each(change);
         }
     }
+}
+
+/// True when the response settles the cost of a rule.
+fn is_settled(rule: &Value) -> bool {
+    !rule["cost"]["estimate"].is_null()
 }
 
 /// Lets quotas of `document` take the limits of requests, and some deny everything, from numbers of
@@ -371,7 +383,8 @@ pub(crate) fn add_limits(document: &mut Value, random: &mut Random) {
         if !rule["deny"].is_null() || rule["name"] == "plain" {
             continue;
         }
-        let decides_at_once = rule["action"]["delay"].is_null() && rule["charge"].is_null();
+        let decides_at_once =
+            rule["action"]["delay"].is_null() && rule["charge"].is_null() && !is_settled(rule);
         let mut limited = |quotas: &mut Value| {
             for quota in quotas.as_array_mut().into_iter().flatten() {
                 if decides_at_once && can_be_limited(quota) && random.chance(60) {
@@ -384,7 +397,8 @@ pub(crate) fn add_limits(document: &mut Value, random: &mut Random) {
                 }
             }
         };
-        limited(&mut rule["quotas"]);
+        let Some(quotas) = rule.get_mut("quotas") else { continue };
+        limited(quotas);
         let tiers = rule.get_mut("tiers").and_then(Value::as_array_mut);
         let mut tiers: Vec<&mut Value> = tiers.into_iter().flatten().collect();
         tiers.iter_mut().for_each(|tier| limited(&mut tier["quotas"]));

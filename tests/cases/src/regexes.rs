@@ -17,9 +17,10 @@ pub(crate) fn add_regexes(document: &mut Value, random: &mut Random) {
         document["exempt"] = json!([{"headers": {"x-key": matcher(random)}}]);
     }
     let rules = document["rules"].as_array_mut().into_iter().flatten();
-    // The core alone reproduces the plain one.
+    // The core alone reproduces the plain one, and one that denies has no key.
     for rule in rules.filter(|rule| rule["name"] != "plain") {
-        for part in rule["key"].as_array_mut().into_iter().flatten() {
+        let parts = rule.get_mut("key").and_then(Value::as_array_mut);
+        for part in parts.into_iter().flatten() {
             let other = searched.entry(part.to_string());
             *part = other.or_insert_with(|| search(part, random)).clone();
         }

@@ -13,6 +13,7 @@ use tollgate_policy::{Plugin, Policy, Surface};
 
 use super::policy::decided;
 use super::request::Request;
+use super::response::Response;
 
 /// The bytes before the surface: the kind, the version, and the shape.
 const BEFORE: usize = 18;
@@ -29,6 +30,11 @@ const PLUGINS: [&str; 2] = [
     r#"{"policies": {"a": {"version": 1, "rules": []}}, "policy": {"version": 1, "rules": []}}"#,
 ];
 
+/// The response to each of them.
+const RESPONSE: &[u8] =
+    b"content-type: application/json\nx-tokens: 7\n:bytes: 4096\n:duration: 250\n\n\
+    {\"usage\": {\"in\": 5, \"out\": 3}}";
+
 /// Reads the bytes unchanged, and as the body of a compiled policy and of compiled plugins.
 pub fn check(bytes: &[u8]) {
     for plugin in PLUGINS {
@@ -42,7 +48,7 @@ pub fn check(bytes: &[u8]) {
                 let mut again = Vec::new();
                 policy.write_compiled(&mut again);
                 assert!(again == bytes, "it is written otherwise");
-                REQUESTS.iter().for_each(|request| decided(&policy, &Request::read(request)));
+                answered(&policy);
             }
         }
     }
@@ -56,8 +62,13 @@ fn check_plugin(bytes: &[u8]) {
     assert!(again == bytes || !bytes.starts_with(b"\0"), "it is written otherwise");
     let named = plugin.named.iter().map(|named| &named.policy);
     for policy in named.chain([&plugin.policy]) {
-        REQUESTS.iter().for_each(|request| decided(policy, &Request::read(request)));
+        answered(policy);
     }
+}
+
+fn answered(policy: &Policy) {
+    let response = Response::read(RESPONSE);
+    REQUESTS.iter().for_each(|request| decided(policy, &Request::read(request), &response));
 }
 
 /// The part of a policy for a corpus file.

@@ -14,6 +14,7 @@ pub mod leases;
 pub mod paths;
 pub mod policy;
 pub mod request;
+pub mod response;
 pub mod state;
 pub mod succession;
 pub mod values;

@@ -1,37 +1,41 @@
 //! Any text as a policy: it is rejected with messages, or decides any request.
 //!
 //! A corpus file is the document and, after a line `---`, a request: as it would be sent, or
-//! described in JSON for the Worker's service. Invariant checked: the same document gives the same
-//! policy; a problem is one line that a terminal can show; a denial charges nothing; texts for
-//! clients fit into header fields; a partition decided elsewhere, over the wire, is decided in the
-//! same way; written and read it is the same policy; and the result of `explain` for a rule agrees
-//! with the plan.
+//! described in JSON for the Worker's service; after another such line, the response. Invariant
+//! checked: the same document gives the same policy; a problem is one line that a terminal can
+//! show; a denial charges nothing; a response costs at most the maximum, and nothing is left to
+//! be done after its end; texts for clients fit into header fields; a partition decided
+//! elsewhere, over the wire, is decided in the same way; written and read it is the same policy;
+//! and the result of `explain` for a rule agrees with the plan.
+
+use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_language::DescribedRequest;
 use tollgate_policy::explain::Applicability;
-use tollgate_policy::{Disposition, Ending, Facts, Plan, Policy, Problems, Surface};
+use tollgate_policy::{
+    Disposition, Ending, Facts, Partition, Plan, Policy, Problems, ResponseFacts, Surface,
+};
 
 use super::request::Request;
+use super::response::Response;
 
-/// Between the document and the request.
+/// Between the document and the request, and between that and the response.
 const SEPARATOR: &[u8] = b"\n---\n";
 /// A problem's path and message are made for a line of a terminal.
 const LONGEST_PROBLEM: usize = 1000;
 
-/// Compiles for both surfaces, and decides with the compiled policies.
+/// Compiles for several surfaces, and decides with the compiled policies.
 pub fn check(bytes: &[u8]) {
-    let at = bytes.windows(SEPARATOR.len()).position(|window| window == SEPARATOR);
-    let (document, request) = match at {
-        Some(at) => (&bytes[..at], &bytes[at + SEPARATOR.len()..]),
-        None => (bytes, &b"GET / 192.0.2.1"[..]),
-    };
+    let (document, rest) = separated(bytes).unwrap_or((bytes, b"GET / 192.0.2.1"));
+    let (request, response) = separated(rest).unwrap_or((rest, b""));
+    let response = Response::read(response);
     let document = String::from_utf8_lossy(document); // surfaces reject other bytes
     let described = DescribedRequest::parse(request);
     if let Err(problems) = &described {
         told(problems);
     }
-    for surface in [Surface::Envoy, Surface::Worker] {
+    for surface in [Surface::Envoy, Surface::Worker, Surface::Server] {
         match tollgate_language::compile(&document, surface) {
             Ok(policy) => {
                 let again =
@@ -40,8 +44,8 @@ pub fn check(bytes: &[u8]) {
                 told(policy.warnings());
                 let policy = reread(&policy, surface);
                 match &described {
-                    Ok(request) => decided(&policy, request),
-                    Err(_) => decided(&policy, &Request::read(request)),
+                    Ok(request) => decided(&policy, request, &response),
+                    Err(_) => decided(&policy, &Request::read(request), &response),
                 }
             }
             Err(problems) => {
@@ -52,6 +56,12 @@ pub fn check(bytes: &[u8]) {
             }
         }
     }
+}
+
+/// The bytes before and after the first separator.
+fn separated(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = bytes.windows(SEPARATOR.len()).position(|window| window == SEPARATOR)?;
+    Some((&bytes[..at], &bytes[at + SEPARATOR.len()..]))
 }
 
 /// The same policy, written and read: from here on it decides.
@@ -94,8 +104,9 @@ fn told(problems: &Problems) {
     }
 }
 
-/// Decides `request` three times, and calls every other function on it.
-pub fn decided(policy: &Policy, request: &impl Facts) {
+/// Decides `request` three times, settles it with this response, and calls every other function on
+/// it.
+pub fn decided(policy: &Policy, request: &impl Facts, response: &Response<'_>) {
     let now = Timestamp::from_millis(1_780_000_000_000);
     let mut plan = Plan::new();
     policy.plan(request, &mut plan);
@@ -131,17 +142,68 @@ pub fn decided(policy: &Policy, request: &impl Facts) {
         if round == 0 {
             let [ok, denied, failed] = [200, 401, 503].map(Ending::Response);
             for ending in [ok, denied, failed, Ending::Disconnect, Ending::NotSent] {
-                let mut plan = Plan::new();
-                policy.plan(request, &mut plan);
-                (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
-                plan.decide(policy, now);
-                if plan.settle(policy, ending, &()) {
-                    (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
-                    plan.decide(policy, now);
-                }
-                shown(policy, &plan);
+                settled(policy, request, response, ending, now);
             }
         }
+    }
+}
+
+/// Decides `request`, settles it at the head and the end of its response, and releases it.
+fn settled(
+    policy: &Policy,
+    request: &impl Facts,
+    response: &Response<'_>,
+    ending: Ending,
+    now: Timestamp,
+) {
+    let (mut plan, mut store) = (Plan::new(), BTreeMap::new());
+    policy.plan(request, &mut plan);
+    committed(policy, &mut plan, &mut store, now);
+    let mut in_flight = plan.in_flight(policy);
+    settle(policy, &mut plan, ending, response, &mut store, now);
+    if plan.awaits_end() {
+        let scan = plan.body_scan(policy, response);
+        settle(policy, &mut plan, ending, &response.end(scan), &mut store, now);
+        assert!(!plan.awaits_end(), "it has ended");
+    }
+    if let Some(plan) = &mut in_flight
+        && plan.release()
+    {
+        committed(policy, plan, &mut store, now);
+    }
+}
+
+fn settle(
+    policy: &Policy,
+    plan: &mut Plan,
+    ending: Ending,
+    response: &dyn ResponseFacts,
+    store: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    now: Timestamp,
+) {
+    if plan.settle(policy, ending, response) {
+        committed(policy, plan, store, now);
+    }
+    for charge in plan.settled_costs() {
+        let cost = policy.rules()[charge.rule].settled_cost().expect("a rule with such a cost");
+        assert!(charge.actual.ok().is_none_or(|units| units <= cost.max), "{charge:?} of {cost:?}");
+    }
+    shown(policy, plan);
+}
+
+/// Decides the plan, and stores what it changes.
+fn committed(
+    policy: &Policy,
+    plan: &mut Plan,
+    store: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    now: Timestamp,
+) {
+    plan.each_partition(|partition| {
+        partition.load(policy, store.get(partition.key()).map(Vec::as_slice));
+    });
+    plan.decide(policy, now);
+    for partition in plan.partitions().filter(Partition::changed) {
+        store.insert(partition.key().to_vec(), partition.value().to_vec());
     }
 }
 
