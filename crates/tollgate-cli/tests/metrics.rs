@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use tollgate_policy::{RuleResult, Surface};
 use tollgate_policy::metrics::{Description, FAMILIES, Kind};
+use tollgate_policy::{RuleResult, Surface};
 
 use crate::support::{assert_same, is_blessing, pages, root};
 
