@@ -49,7 +49,7 @@ impl<H: Proxy> ActivePolicy<H> {
     /// The same for a request that ended like this.
     fn settle_as(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
         let is_due = plan.settle(&self.config.policy, ending, response);
-        self.observer.count_costs(plan.settled_costs(), response.has_ended());
+        self.observer.count_costs(plan, response.has_ended());
         if is_due {
             self.charge(plan); // without a clock nothing is
         }
