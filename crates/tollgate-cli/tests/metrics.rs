@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use tollgate_policy::Surface;
 use tollgate_policy::metrics::{Description, FAMILIES, Kind};
+use tollgate_policy::{RuleResult, Surface};
 
 use crate::support::{assert_same, is_blessing, pages, root};
 
@@ -124,4 +124,26 @@ fn every_metric_that_is_named_exists() {
         }
     }
     assert!(count > 150, "{count} names");
+}
+
+/// Guards: a result that denies, and that the panels of denials leave out.
+#[test]
+fn the_panels_of_denials_have_every_result_that_denies() {
+    let denies = RuleResult::ALL.into_iter().filter(|result| result.denies());
+    let denies: BTreeSet<&str> = denies.map(RuleResult::label).collect();
+    let mut count = 0;
+    for (name, begin, end) in [
+        ("envoy/grafana.json", "result=~\\\"denied", '\\'),
+        ("docs/metrics.md", "result=~\"denied", '"'),
+    ] {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        assert!(!text.contains(&begin.replace("=~", "=")), "{name}: only a part of the denials");
+        for (at, _) in text.match_indices(begin) {
+            let rest = &text[at + begin.len() - "denied".len()..];
+            let shown: BTreeSet<&str> = rest.split(end).next().unwrap().split('|').collect();
+            assert_eq!(shown, denies, "{name}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 3);
 }

@@ -17,6 +17,7 @@ mod faults;
 mod foreign;
 mod golden;
 mod governor;
+mod holding;
 mod holds;
 mod in_flight;
 mod laws;

@@ -101,6 +101,11 @@ pub(crate) fn on_stream_end(id: u32) {
     guarded(|worker| worker.end(id));
 }
 
+/// A stream is gone.
+pub(crate) fn on_stream_gone(id: u32) {
+    guarded(|worker| worker.forget(id));
+}
+
 /// The timer wakes this thread.
 pub(crate) fn on_wake() {
     guarded(Worker::tick);

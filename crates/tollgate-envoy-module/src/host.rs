@@ -11,12 +11,12 @@ use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::request::facts::RequestSource;
-use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
+use tollgate_filter::wire::header_map::HeaderMapWriter;
 
 use crate::abi::{self, Attribute, HeaderKind, Level, MetricKind, Stream};
 use crate::clock;
+use crate::context::{self, Context};
 use crate::shared_map::SHARED;
-use crate::worker::{self, LocalReply, Worker};
 
 /// The host of this thread's filter.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ pub(crate) struct Host;
 const FILTER_STATE: &str = "wasm.";
 
 fn current() -> Option<Stream> {
-    worker::with(Worker::stream).flatten()
+    context::with(Context::stream).flatten()
 }
 
 fn headers(kind: HeaderKind) -> Option<Vec<u8>> {
@@ -62,12 +62,12 @@ impl Proxy for Host {
     }
 
     fn configuration(&self, len: usize) -> Vec<u8> {
-        let text = worker::with(Worker::configuration).flatten();
+        let text = context::with(Context::configuration).flatten();
         text.and_then(|it| Some(it.text.get(..len)?.to_vec())).unwrap_or_default()
     }
 
     fn plugin_scope(&self) -> Vec<u8> {
-        let configuration = worker::with(Worker::configuration).flatten();
+        let configuration = context::with(Context::configuration).flatten();
         let name = configuration.map(|it| it.name.clone()).unwrap_or_default();
         [name, Vec::new()].join(&0)
     }
@@ -97,21 +97,21 @@ impl Proxy for Host {
     }
 
     fn set_response_header(&self, name: &str, value: &str) {
-        let is_ours = worker::with(|it| it.with_reply(|reply| reply.set(name, value))).flatten();
+        let is_ours = context::with(|it| it.with_reply(|reply| reply.set(name, value))).flatten();
         if let (None, Some(stream)) = (is_ours, current()) {
             stream.set_header(HeaderKind::Response, name, value);
         }
     }
 
     fn add_response_header(&self, name: &str, value: &str) {
-        let is_ours = worker::with(|it| it.with_reply(|reply| reply.add(name, value))).flatten();
+        let is_ours = context::with(|it| it.with_reply(|reply| reply.add(name, value))).flatten();
         if let (None, Some(stream)) = (is_ours, current()) {
             stream.add_header(HeaderKind::Response, name, value);
         }
     }
 
     fn response_status(&self) -> Option<u16> {
-        if let Some(status) = worker::with(|it| it.with_reply(|reply| reply.status)).flatten() {
+        if let Some(status) = context::with(|it| it.with_reply(|reply| reply.status)).flatten() {
             return Some(status);
         }
         let read = |value: &[u8]| core::str::from_utf8(value).ok()?.parse().ok();
@@ -140,20 +140,20 @@ impl Proxy for Host {
     }
 
     fn enter(&self, id: u32) -> bool {
-        worker::with(|it| it.enter(id)).unwrap_or_default()
+        context::with(|it| it.enter(id)).unwrap_or_default()
     }
 
     fn reply(&self, reply: &Reply) -> bool {
-        worker::with(|it| it.reply(reply)).unwrap_or_default()
+        context::with(|it| it.reply(reply)).unwrap_or_default()
     }
 
     fn resume(&self, id: u32) {
-        worker::with(|it| it.resume(id));
+        context::with(|it| it.resume(id));
     }
 
     fn set_tick_ms(&self, ms: u32) {
         let period = (ms > 0).then(|| Duration::from_millis(ms.into()));
-        worker::with(|it| it.set_tick(period));
+        context::with(|it| it.set_tick(period));
     }
 
     /// The memory is Envoy's, which shows it itself.
@@ -189,7 +189,7 @@ impl RequestSource for Host {
                 return Some(size.to_le_bytes().to_vec());
             }
             b"request\0duration" => {
-                let age = worker::with(Worker::age).flatten()?;
+                let age = context::with(Context::age).flatten()?;
                 return Some(i64::try_from(age.as_nanos()).ok()?.to_le_bytes().to_vec());
             }
             tollgate_filter::config::routes::NAME => {
@@ -217,16 +217,16 @@ impl Counters for Host {
     }
 
     fn add(&self, counter: u32, by: i64) {
-        worker::with(|it| it.metrics.add(counter, by, it.counted_stream()));
+        context::with(|it| it.metrics.add(counter, by, it.counted_stream()));
     }
 
     fn record(&self, metric: u32, value: u64) {
-        worker::with(|it| it.metrics.record(metric, value, it.counted_stream()));
+        context::with(|it| it.metrics.record(metric, value, it.counted_stream()));
     }
 }
 
 fn define(kind: MetricKind, name: &str) -> Option<u32> {
-    worker::with(|it| it.metrics.index(kind, name, &*it.configuration()?, it.configuring()))
+    context::with(|it| it.metrics.index(kind, name, &*it.configuration()?, it.configuring()))
         .flatten()
 }
 
@@ -252,25 +252,5 @@ impl Calls for Host {
 
     fn answer_body(&self, _: usize) -> Vec<u8> {
         Vec::new()
-    }
-}
-
-impl From<&Reply> for LocalReply {
-    fn from(reply: &Reply) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let map = HeaderMap::new(reply.headers.clone());
-        let mut headers: Vec<_> =
-            map.pairs().map(|(name, value)| (text(name), text(value))).collect();
-        let is_grpc = reply.grpc_status >= 0;
-        if is_grpc {
-            headers.push(("grpc-status".to_owned(), reply.grpc_status.to_string()));
-        }
-        Self {
-            status: reply.status,
-            details: reply.details.clone().into_owned(),
-            headers,
-            body: reply.body.clone(),
-            is_grpc,
-        }
     }
 }

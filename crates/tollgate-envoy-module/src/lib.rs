@@ -4,10 +4,11 @@
 //!
 //! - `abi`: all `unsafe` code: what Envoy calls, and what it offers.
 //! - `hooks`: each call of Envoy, with a guard against panics.
-//! - `worker`: the filter of one of Envoy's threads, with its streams.
+//! - `worker`: the filter of one of Envoy's threads. `context`: its streams and roots, for its
+//!   `host`'s calls. `local_reply`: a response in the origin's place.
 //! - `configuration`: what all threads share of one configuration.
-//! - `host`: the filter's host. `shared_map`: the counts of the process. `timer`: a thread that
-//!   wakes workers. `metrics`: Envoy's counters.
+//! - `shared_map`: the counts of the process. `timer`: a thread that wakes workers. `metrics`:
+//!   Envoy's counters. `refused`: what Envoy does not show.
 //!
 //! Envoy calls its hooks on the thread of a stream's worker, and calls about a configuration on its
 //! main thread. So each thread has a filter of its own, and the counts are the process's: any
@@ -20,8 +21,10 @@
 mod abi;
 mod clock;
 mod configuration;
+mod context;
 mod hooks;
 mod host;
+mod local_reply;
 mod metrics;
 mod refused;
 mod shared_map;

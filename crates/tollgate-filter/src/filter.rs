@@ -13,6 +13,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::waiting::{Due, SlabMap};
 
 use crate::active_policy::{ActivePolicy, Planned};
+use crate::cell::with;
 use crate::config::Config;
 use crate::config::routes::RoutePolicy;
 use crate::fleet::lease_request::{KeyResult, LeaseRequest};
@@ -26,7 +27,7 @@ use crate::request::arrival::Arrival;
 use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::in_flight::InFlight;
 use crate::request::pending_response::PendingResponse;
-use crate::root::{Root, with};
+use crate::root::Root;
 
 mod bodies;
 

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod active_policy;
+mod cell;
 mod fleet;
 mod follow;
 mod root;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use tollgate_core::Timestamp;
 
 use crate::active_policy::ActivePolicy;
+use crate::cell::with;
 use crate::fleet::authority_client::AuthorityClient;
 use crate::follow::Follower;
 use crate::host::proxy::Proxy;
@@ -71,23 +72,5 @@ impl<H: Proxy> Root<H> {
     /// The policy in force.
     pub fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {
         with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
-    }
-}
-
-/// Acts on the content of a cell, which is there again afterwards, also after a panic of `act`.
-/// `act` must not make a host call: if the host called back, it would find the cell empty.
-pub fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
-    act(&mut Taken { cell, value: cell.take() }.value)
-}
-
-/// The content of a cell while it is in use.
-struct Taken<'a, T: Default> {
-    cell: &'a Cell<T>,
-    value: T,
-}
-
-impl<T: Default> Drop for Taken<'_, T> {
-    fn drop(&mut self) {
-        self.cell.set(core::mem::take(&mut self.value));
     }
 }

@@ -3,5 +3,6 @@
 //! Invariant: no clock and no I/O; the same input gives the same figures on every target.
 #![forbid(unsafe_code)]
 
+mod reader;
 pub mod replay;
 pub mod simulator;

@@ -9,6 +9,7 @@ use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_lab::replay::{
     AssumedValues, LogCounts, Options, Replay, Source, Summary, field, needs, wanted,
 };
+use tollgate_lab::simulator::unknown_facts;
 use tollgate_policy::{Policy, Surface};
 
 use support::policy;
@@ -273,4 +274,35 @@ fn fields_have_the_names_of_the_policy_and_of_the_log() {
     assert_eq!(field("path"), Ok(Field::Target));
     assert_eq!(field("header.X-Key"), Ok(Field::Header("x-key".to_owned())));
     assert!(field("ip").unwrap_err().starts_with("\"ip\" is not a field; use client,"));
+}
+
+/// Guards: a simulation in which a rule limits nobody, because no request has its key.
+#[test]
+fn facts_that_simulated_traffic_does_not_contain_are_named() {
+    let own =
+        "which simulated traffic does not contain, so every request is decided as one without it";
+    for (fields, expected) in [
+        (r#""key": [{"jwt_claim": "sub"}]"#, format!("rule \"r\": its key reads claim.sub, {own}")),
+        (
+            r#""key": [{"metadata": ["a.b", "c"]}]"#,
+            format!("rule \"r\": its key reads metadata.a.b/c, {own}"),
+        ),
+        (
+            r#""key": [], "when": {"routes": ["a"]}"#,
+            format!("rule \"r\": its when reads route, {own}"),
+        ),
+    ] {
+        assert_eq!(unknown_facts(&rule(fields)), [expected], "{fields}");
+    }
+    let limited = document(
+        r#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1m",
+            "algorithm": "fixed-window", "limit_from": {"claim": "rate", "max": 9}}]}]}"#,
+    );
+    assert_eq!(
+        unknown_facts(&limited),
+        [
+            "rule \"r\": its limit_from reads claim.rate, which simulated traffic does not contain, so the quota's own limit applies"
+        ]
+    );
+    assert_eq!(unknown_facts(&rule(r#""key": ["client_ip", {"header": "x"}, "path"]"#)), [""; 0]);
 }

@@ -46,6 +46,8 @@ pub(crate) struct Traits {
     pub(crate) no_fleet: Option<&'static str>,
     /// The warning for a cost that the response shows there; `None` where responses are seen.
     pub(crate) no_response: Option<&'static str>,
+    /// The warning for a cost by the status of the response there: which requests ignore it.
+    pub(crate) ignores_statuses: Option<&'static str>,
     /// The error for a cost that the metadata of the response shows there.
     pub(crate) no_response_metadata: Option<&'static str>,
     /// The warning for a cost in the body of a response there: what reads it.
@@ -93,6 +95,7 @@ const ENVOY: Traits = Traits {
     // The filter checks whether an authority is configured.
     no_fleet: None,
     no_response: None,
+    ignores_statuses: None,
     no_response_metadata: None,
     reads_body: Some(
         "is in the body of the response, which the module tollgate-envoy-full.wasm alone reads: tollgate-envoy.wasm and \
@@ -134,6 +137,7 @@ const WORKER: Traits = Traits {
     ),
     no_fleet: None,
     no_response: None,
+    ignores_statuses: None,
     reads_body: None,
     searches: None,
     no_response_metadata: Some(
@@ -169,6 +173,7 @@ const LIBRARY: Traits = Traits {
          program send requests to a tollgate-server",
     ),
     no_response: None,
+    ignores_statuses: None,
     no_response_metadata: None,
     reads_body: None,
     searches: None,
@@ -207,6 +212,10 @@ const SERVER: Traits = Traits {
     no_response: Some(
         "is settled by POST /check/settle alone: a server sees no response, so the estimate stays for ext_authz, forward \
          auth, the rate limit service and callers that report no cost",
+    ),
+    ignores_statuses: Some(
+        "has no effect in a server, which sees no status of the response: a caller of POST /check reports what such a status \
+         costs by POST /check/settle, or else the estimate stays",
     ),
     no_response_metadata: None,
     reads_body: None,

@@ -368,11 +368,13 @@ fn each_rule_is_settled_when_its_cost_is_known() {
     assert!(surface.end_with(Ending::Response(404), &Ended(50), START));
     let of_end = [SettledCharge { rule: 1, estimate: 20, actual: Ok(50) }];
     assert_eq!(surface.settlement().costs(), of_end);
+    assert_eq!(surface.settlement().all_costs(), [of_head, of_end].concat());
     surface.check(&request(), START);
     let outcome = surface.plan.outcome(&surface.policy);
     let remaining: Vec<u64> =
         outcome.decisions().map(|decision| decision.quotas[0].remaining).collect();
     assert_eq!(remaining, [100 - 7 - 10, 200 - 50 - 20, 300 - 1]);
+    assert!(surface.settlement().all_costs().is_empty(), "those of another request");
 }
 
 /// A response whose body is read while it passes.

@@ -8,6 +8,7 @@
 
 import { fill, h, labelled, table } from '../../tollgate-playground/web/dom.js';
 import { ask } from './api.js';
+import { nameOf, uses } from './key-state.js';
 import { form, span, when, wrong } from './parts.js';
 
 /** The form of a request, and the place of the decision on it. */
@@ -127,8 +128,8 @@ export function quotas(rows, caption) {
     caption,
     ['quota', 'used', 'remaining', 'limit', 'full again in'],
     rows.map((one) => [
-      [one.tier, one.name].filter(Boolean).join(' / '),
-      one.used,
+      nameOf(one),
+      uses(one),
       one.remaining,
       `${one.limit} in ${span(one.window_ms)}`,
       span(one.reset_after_ms),

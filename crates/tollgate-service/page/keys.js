@@ -5,13 +5,14 @@
  * Invariant: an operation applies to the key whose state is shown, even if the form has changed
  * since. Keys are never listed: the operator must know the value. A user that acts before the list
  * of rules arrives loses neither a click nor the focus. Test ids: keys, key-rule, key-part-N,
- * key-look, key-state, key-words, key-reset, key-block, key-until, key-unblock, key-tenant,
- * keys-said.
+ * key-look, key-state, key-words, key-penalty, key-reset, key-block, key-until, key-unblock,
+ * key-tenant, keys-said.
  */
 
 import { fill, h, labelled } from '../../tollgate-playground/web/dom.js';
 import { ask } from './api.js';
 import { explanation, quotas } from './explain.js';
+import { penalties } from './key-state.js';
 import { confirmed, done, form, heading, outcome, when, wrong } from './parts.js';
 
 /**
@@ -190,6 +191,8 @@ export class KeysView {
   #show(named, state) {
     const { rule, key, tenant } = named;
     const isBlocked = typeof state.blocked_until_ms === 'number';
+    const running = penalties(state.quotas ?? []);
+    const isDenied = isBlocked || running.length > 0;
     const head = h(
       'h3',
       { tabindex: '-1' },
@@ -206,10 +209,19 @@ export class KeysView {
         head,
         h(
           'p',
-          { 'data-testid': 'key-words', className: isBlocked ? 'problem' : '' },
+          { 'data-testid': 'key-words', className: isDenied ? 'problem' : '' },
           state.words ?? '',
         ),
         isBlocked && h('p', {}, 'Blocked until ', when(state.blocked_until_ms), '.'),
+        ...running.map(({ name, step, until }) =>
+          h(
+            'p',
+            { 'data-testid': 'key-penalty' },
+            `Penalty of ${name}, step ${step}, until `,
+            when(until),
+            '.',
+          ),
+        ),
         quotas(state.quotas ?? [], 'What is used'),
         h(
           'p',
@@ -218,14 +230,14 @@ export class KeysView {
           h('code', {}, state.pk ?? '?'),
           `, counted last under version ${state.policy_version ?? '?'}.`,
         ),
-        this.canWrite && this.#deeds(named, isBlocked),
+        this.canWrite && this.#deeds(named, isBlocked, running.length > 0),
       ),
     );
     head.focus();
   }
 
-  /** @param {Named} named @param {boolean} isBlocked */
-  #deeds(named, isBlocked) {
+  /** @param {Named} named @param {boolean} isBlocked @param {boolean} isPenalised */
+  #deeds(named, isBlocked, isPenalised) {
     const until = h('input', {
       type: 'datetime-local',
       step: 1,
@@ -248,7 +260,16 @@ export class KeysView {
         await confirmed(
           'Forget what this key has used?',
           'Reset',
-          h('p', {}, 'It has whole quotas again. A block stays.'),
+          h(
+            'p',
+            {},
+            'This clears the counts of all quotas of the rule and its tiers, also of calendar periods, with units that are held and units above the limit, and penalties with their steps. Under a name that ends in .concurrency it clears the requests in flight.',
+          ),
+          h(
+            'p',
+            {},
+            'A block stays. A response that ends later gives nothing back; what it used above its estimate is still recorded.',
+          ),
         )
       )
         await deed(
@@ -276,7 +297,7 @@ export class KeysView {
         labelled(`Block until (${zone()})`, until),
         h('button', { className: 'danger', 'data-testid': 'key-block' }, 'Block'),
       ),
-      isBlocked &&
+      (isBlocked || isPenalised) &&
         h(
           'button',
           {
@@ -284,13 +305,25 @@ export class KeysView {
             'data-testid': 'key-unblock',
             onclick: deed(
               'unblock',
-              'The block is over. Isolates may refuse it for up to five seconds more.',
+              `${ended(isBlocked, isPenalised)} over. Isolates may refuse it for up to five seconds more.`,
             ),
           },
-          'Unblock',
+          unblockVerb(isBlocked, isPenalised),
         ),
     );
   }
+}
+
+/** The label of the button. @param {boolean} isBlocked @param {boolean} isPenalised */
+function unblockVerb(isBlocked, isPenalised) {
+  if (isBlocked && isPenalised) return 'Unblock and end the penalty';
+  return isPenalised ? 'End the penalty' : 'Unblock';
+}
+
+/** What an unblock ended. @param {boolean} isBlocked @param {boolean} isPenalised */
+function ended(isBlocked, isPenalised) {
+  if (isBlocked && isPenalised) return 'The block and the penalty are';
+  return isPenalised ? 'The penalty is' : 'The block is';
 }
 
 /** The name of a part of a key. @param {unknown} part */

@@ -16,7 +16,7 @@ export const MOST_RULES = 100;
 /** The results that each kind of rate contains. */
 export const KINDS = /** @type {const} */ ({
   admitted: ['allowed', 'delayed'],
-  refused: ['denied', 'blocked'],
+  refused: ['denied', 'blocked', 'penalised'],
   would: ['shadowed', 'marked'],
   failed: ['failed', 'malformed'],
 });

@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use tollgate_core::{Decision, Limiter, Span, Timestamp};
+use tollgate_core::{Decision, Holding, Limiter, Span, Timestamp};
 use tollgate_policy::{
     DenyMatch, Disposition, GivenKey, Outcome, Policy, QuotaSet, RuleDecision, pk_text,
 };
@@ -47,6 +47,15 @@ struct Quota<'a> {
     penalty_step: Option<u64>,
     #[serde(skip)]
     penalty_left: Span,
+    /// Units that are used until their responses settle them; only where they are kept apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<u64>,
+    /// Units used above the limit; only in the state of a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    debt: Option<u64>,
+    /// Requests in flight; only of a limit on them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_flight: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -245,7 +254,19 @@ impl<'a> Quota<'a> {
         let (until, penalty_step) = used.penalty.unzip();
         let penalty_left = until.map_or(Span::ZERO, |until| until.since(at));
         let penalty_until_ms = until.map(millis);
-        Self { tier, name, numbers, penalty_until_ms, penalty_step, penalty_left }
+        let Holding { held, debt, in_flight } = used.holding;
+        let debt = Some(debt);
+        Self {
+            tier,
+            name,
+            numbers,
+            penalty_until_ms,
+            penalty_step,
+            penalty_left,
+            held,
+            debt,
+            in_flight,
+        }
     }
 
     fn words(&self) -> String {
@@ -256,7 +277,12 @@ impl<'a> Quota<'a> {
         let penalty = self.penalty_step.map_or_else(String::new, |step| {
             format!(", penalty {step} for another {} s", self.penalty_left.as_secs_ceil())
         });
-        format!("{name}: {used} of {limit} used, {remaining} left{again}{penalty}")
+        let shown = [(self.held, "held"), (self.debt, "above the limit")];
+        let shown = shown.into_iter().filter_map(|(units, what)| Some((units?, what)));
+        let shown = shown.filter(|(units, _)| *units > 0);
+        let shown: String = shown.map(|(units, what)| format!(", {units} {what}")).collect();
+        let uses = if self.in_flight.is_some() { "in flight" } else { "used" };
+        format!("{name}: {used} of {limit} {uses}, {remaining} left{shown}{again}{penalty}")
     }
 }
 
@@ -286,6 +312,9 @@ fn quotas_of<'a>(set: &'a QuotaSet, decisions: &[Decision]) -> impl Iterator<Ite
         penalty_until_ms: None,
         penalty_step: None,
         penalty_left: Span::ZERO,
+        held: None,
+        debt: None,
+        in_flight: None,
     })
 }
 

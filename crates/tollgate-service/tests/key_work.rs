@@ -1,5 +1,6 @@
 //! An operator's requests about one key, against a real count.
 
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use serde_json::json;
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
-use tollgate_policy::{GivenKey, Plan, Policy, Surface, Tenant};
+use tollgate_policy::{Ending, GivenKey, Plan, Policy, ResponseFacts, Surface, Tenant};
 use tollgate_service::key_work::{self, OperatorRequest};
 use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
 use tollgate_storage::{Counts, KeyOperation};
@@ -199,4 +200,85 @@ fn an_explanation_says_who_is_blocked_until_when_and_whose_quotas_these_are() {
     assert!(words.contains("; an operator blocks the key for another 60 s; host ("), "{words}");
     let said = explained(own, Some(("each", Some("a.example"))), "GET");
     assert_eq!(said["rules"][0]["blocked_until_ms"], 61_000, "by the tenant's own quotas, too");
+}
+
+/// The state of the key of the rule `name`, as an operator reads it.
+fn state_of(policy: &Policy, counts: &mut Counts, name: &str) -> serde_json::Value {
+    let count = |request: Vec<u8>| counts.operate(&request, NOW).unwrap().reply;
+    let call = KeyCall::State(key(name, &["192.0.2.1"]));
+    let (StoreReply::Keys(KeyReply::State(state)), _) = carried_out(policy, &call, count) else {
+        panic!("no state")
+    };
+    serde_json::from_str(&state).unwrap()
+}
+
+/// Asks `counts` for the decisions, or the settlement, of a plan.
+fn asked(policy: &Policy, plan: &mut Plan, counts: &mut Counts) {
+    for i in 0..plan.len() {
+        if !plan.partition(i).unwrap().applies() {
+            continue;
+        }
+        let mut request = Vec::new();
+        plan.partition(i).unwrap().request(policy, &mut request);
+        let reply = counts.answer(&request, NOW).unwrap().reply;
+        plan.partition_mut(i).unwrap().accept(policy, &reply).unwrap();
+    }
+}
+
+/// The head of a response with a cost.
+struct Tokens;
+
+impl ResponseFacts for Tokens {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        (name == "x-tokens").then(|| b"3000"[..].into())
+    }
+
+    fn has_ended(&self) -> bool {
+        true
+    }
+}
+
+/// Guards: a key that used three limits and is shown as one that used one, and held units that look
+/// like used ones.
+#[test]
+fn a_state_shows_held_units_debts_and_requests_in_flight() {
+    let policy = r#"{"version": 1, "rules": [{"name": "tokens", "key": ["client_ip"],
+        "cost": {"estimate": 300, "max": 100000, "actual": {"header": "x-tokens"}, "forgive_excess": true},
+        "concurrency": {"limit": 2, "max_age": "60s"},
+        "quotas": [{"name": "q", "limit": 1000, "window": "1h"}]}]}"#;
+    let policy = tollgate_language::compile(policy, Surface::Worker).unwrap();
+    let request = r#"{"method": "GET", "path": "/", "client_ip": "192.0.2.1"}"#;
+    let facts = DescribedRequest::parse(request.as_bytes()).unwrap();
+    let mut counts = Counts::default();
+    let mut plan = Plan::new();
+    for _ in 0..2 {
+        policy.plan(&facts, &mut plan);
+        asked(&policy, &mut plan, &mut counts);
+    }
+    let quota = |state: &serde_json::Value| state["quotas"][0].clone();
+    let state = state_of(&policy, &mut counts, "tokens");
+    let shown = quota(&state);
+    assert_eq!(
+        (&shown["held"], &shown["debt"], &shown["used"]),
+        (&json!(600), &json!(0), &json!(600))
+    );
+    assert_eq!(shown.get("in_flight"), None);
+    assert_eq!(state["words"], "q: 600 of 1000 used, 400 left, 600 held");
+    let state = state_of(&policy, &mut counts, "tokens.concurrency");
+    assert_eq!((&quota(&state)["in_flight"], quota(&state).get("held")), (&json!(2), None));
+    assert_eq!(state["words"], "tokens.concurrency: 2 of 2 in flight, 0 left");
+    // The second of them used 3,000: its estimate was 300, and a quota records two limits.
+    assert!(plan.settle(&policy, Ending::Response(200), &Tokens));
+    asked(&policy, &mut plan, &mut counts);
+    let state = state_of(&policy, &mut counts, "tokens");
+    let shown = quota(&state);
+    assert_eq!(
+        (&shown["held"], &shown["debt"], &shown["used"]),
+        (&json!(300), &json!(1_000), &json!(1_000))
+    );
+    let words = state["words"].as_str().unwrap();
+    assert!(
+        words.starts_with("q: 1000 of 1000 used, 0 left, 300 held, 1000 above the limit"),
+        "{words}"
+    );
 }

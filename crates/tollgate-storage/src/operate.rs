@@ -13,7 +13,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tollgate_core::{CalendarUsage, Decision, Limiter, Span, Timestamp};
+use tollgate_core::{CalendarUsage, Decision, Holding, Limiter, Span, Timestamp};
 
 use crate::counted_set::CountedSet;
 use crate::counts::{Answered, Counts};
@@ -67,6 +67,8 @@ pub struct QuotaUse {
     pub decision: Decision,
     /// The end of the penalty that runs, and the number of its step, from 1.
     pub penalty: Option<(Timestamp, u64)>,
+    /// The units that it holds, its debt and its requests in flight.
+    pub holding: Holding,
 }
 
 impl KeyOperation {
@@ -267,7 +269,9 @@ impl KeyState {
         let each = set.quotas().iter().filter_map(|quota| {
             let (limiter, state) = (*quota.limiter(), quota.state(states)?);
             let decision = limiter.peek(state, self.at, 0);
-            Some(QuotaUse { limiter, decision, penalty: limiter.penalty_at(state, self.at) })
+            let penalty = limiter.penalty_at(state, self.at);
+            let holding = limiter.holding(state, self.at);
+            Some(QuotaUse { limiter, decision, penalty, holding })
         });
         each.collect()
     }

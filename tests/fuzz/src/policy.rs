@@ -161,15 +161,15 @@ fn settled(
     committed(policy, &mut plan, &mut store, now);
     let mut in_flight = plan.in_flight(policy);
     settle(policy, &mut plan, ending, response, &mut store, now);
-    if plan.awaits_end() {
-        let scan = plan.body_scan(policy, response);
+    if plan.settlement(policy).awaits_end() {
+        let scan = plan.settlement(policy).body_scan(response);
         settle(policy, &mut plan, ending, &response.end(scan), &mut store, now);
-        assert!(!plan.awaits_end(), "it has ended");
+        assert!(!plan.settlement(policy).awaits_end(), "it has ended");
     }
-    if let Some(plan) = &mut in_flight
-        && plan.release()
+    if let Some(request) = &mut in_flight
+        && request.release()
     {
-        committed(policy, plan, &mut store, now);
+        committed(policy, request.plan_mut(), &mut store, now);
     }
 }
 
@@ -184,7 +184,7 @@ fn settle(
     if plan.settle(policy, ending, response) {
         committed(policy, plan, store, now);
     }
-    for charge in plan.settled_costs() {
+    for charge in plan.settlement(policy).costs() {
         let cost = policy.rules()[charge.rule].settled_cost().expect("a rule with such a cost");
         assert!(charge.actual.ok().is_none_or(|units| units <= cost.max), "{charge:?} of {cost:?}");
     }

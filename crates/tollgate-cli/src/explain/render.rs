@@ -19,7 +19,7 @@ pub(super) fn write(report: &Report, out: &mut Page) {
         line(out, 0, "tenant", &format!("{}; {}", tenant.escape_debug(), entry(report)));
     }
     if report.request > 1 {
-        line(out, 0, "request", &number(report.request, &report.before));
+        line(out, 0, "request", &number(report));
     }
     for rule in &report.deny {
         deny_text(rule, out);
@@ -55,9 +55,10 @@ fn entry(report: &Report) -> String {
     }
 }
 
-/// `number 11; before it: 10 allowed`
-fn number(count: u32, before: &EarlierDecisions) -> String {
-    let EarlierDecisions { passed, delayed, waiting, refused } = before;
+/// `number 11; before it: 10 allowed`, and whether these are still in flight.
+fn number(report: &Report) -> String {
+    let (count, EarlierDecisions { passed, delayed, waiting, refused }) =
+        (report.request, &report.before);
     let counts = [
         (passed, "allowed"),
         (delayed, "allowed after a wait"),
@@ -66,7 +67,12 @@ fn number(count: u32, before: &EarlierDecisions) -> String {
     ];
     let counts = counts.into_iter().filter(|(count, _)| **count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
-    format!("number {count}; before it: {}", counts.join(", "))
+    let is_any_allowed = passed.saturating_add(*delayed) > 0;
+    let in_flight = match report.counts_in_flight && is_any_allowed {
+        true => "; those allowed are still in flight",
+        false => "",
+    };
+    format!("number {count}; before it: {}{in_flight}", counts.join(", "))
 }
 
 fn deny_text(rule: &DenyReport, out: &mut Page) {

@@ -10,7 +10,7 @@ use tollgate_core::{Decision, Timestamp, Verdict};
 use tollgate_policy::explain::{Applicability, DenyRuleInWords, RuleVerdict, words};
 use tollgate_policy::{
     CompiledQuota, DenyMatch, DenyRule, Disposition, Malformed, Outcome, Plan, Policy, QuotaSet,
-    Tenant,
+    Rule, Tenant,
 };
 
 use super::request::Request;
@@ -38,6 +38,9 @@ pub(super) struct Report {
     pub(super) has_entries: bool,
     pub(super) request: u32,
     pub(super) before: EarlierDecisions,
+    /// True when a rule that applies counts requests until they end: the earlier ones have not.
+    #[serde(skip)]
+    pub(super) counts_in_flight: bool,
     /// The rules that deny without counting.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) deny: Vec<DenyReport>,
@@ -183,6 +186,9 @@ impl Report {
             has_entries: false,
             request: before.total().saturating_add(1),
             before,
+            counts_in_flight: outcome
+                .decisions()
+                .any(|it| policy.rules().get(it.rule).is_some_and(Rule::limits_requests_in_flight)),
             deny: deny(policy, request, &outcome),
             rules: rules(policy, request, plan, &outcome),
             decision: decided(outcome.disposition()),

@@ -32,7 +32,7 @@ const AT_A_TIME: u64 = 10_000;
 struct SimulationReport<'f> {
     #[serde(flatten)]
     table: &'f Table,
-    notes: &'f [&'static str],
+    notes: &'f [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<&'f VecDeque<Step>>,
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tollgate_core::{MAX_WINDOW, Span};
 use tollgate_lab::replay::WITHOUT_ENTRIES;
-use tollgate_lab::simulator::{Tenants as ByTenant, Traffic, TrafficError};
+use tollgate_lab::simulator::{Tenants as ByTenant, Traffic, TrafficError, unknown_facts};
 use tollgate_policy::{Policy, Problems, Scope, Surface};
 
 use crate::command;
@@ -54,9 +54,11 @@ impl Setup {
     }
 
     /// The facts needed to judge the figures.
-    pub(super) fn notes(&self) -> Vec<&'static str> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let is_without = self.policy.tenants().is_some() && self.tenants.is_none();
-        is_without.then_some(WITHOUT_ENTRIES).into_iter().collect()
+        let mut notes = unknown_facts(&self.policy);
+        notes.extend(is_without.then(|| WITHOUT_ENTRIES.to_owned()));
+        notes
     }
 }
 

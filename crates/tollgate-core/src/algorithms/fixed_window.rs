@@ -121,6 +121,11 @@ impl FixedWindow {
         self.quota.limit().saturating_mul(2)
     }
 
+    /// The units of the window that `now` counts in.
+    pub(crate) fn counted(&self, state: FixedWindowState, now: Timestamp) -> u64 {
+        self.bring_to(state, now.min(LATEST), 0, self.quota.limit()).count
+    }
+
     /// The window that `now` counts in. A foreign count is kept as far as `cost` fits in `limit`.
     fn bring_to(
         &self,

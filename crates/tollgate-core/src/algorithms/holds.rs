@@ -188,6 +188,13 @@ impl Holds {
         self.full_until(own).max(ends_at)
     }
 
+    /// The units held at `now`, without those that have expired.
+    pub(crate) fn held(&self, bytes: &[u8], now: Timestamp) -> u64 {
+        self.split(bytes).map_or(0, |(own, rest)| {
+            self.seen(HoldsState::decode(rest), self.full_until(own), now).held()
+        })
+    }
+
     /// True where `cost` is denied even if every held unit comes back.
     pub(crate) fn denies_used(&self, bytes: &[u8], now: Timestamp, cost: u64) -> bool {
         let Some((own, rest)) = self.split(bytes) else { return true };

@@ -190,6 +190,11 @@ impl InFlight {
         self.counting(none, now, current.counted())
     }
 
+    /// The requests in flight at `now`: those that were confirmed in time.
+    pub(crate) fn counted(&self, state: InFlightState, now: Timestamp) -> u64 {
+        self.at(state, now.min(LATEST)).counted()
+    }
+
     /// The limit; its window is `max_age`.
     #[must_use]
     pub const fn quota(&self) -> &Quota {

@@ -122,6 +122,12 @@ impl Rate {
         }
     }
 
+    /// The units of `debt` above one burst, rounded up; 0 for a foreign debt.
+    pub(crate) fn units_above_burst(&self, debt: Span) -> u64 {
+        let above = self.debt_within_skew(debt, 0).saturating_sub(self.burst_span);
+        above.div_ceil(self.emission_interval())
+    }
+
     /// Units allowed at most in any half-open window: burst + ceil(window / T) - 1.
     pub(crate) const fn max_in_window(&self) -> u64 {
         let regrown = self.quota.window().div_ceil(self.emission_interval());

@@ -23,6 +23,7 @@
 //!
 //! Deliberately not here: a fractional estimate, and weights of any other sub-window.
 
+mod units;
 use crate::algorithms::counters::{Counters, Header, Reached, Ring, Shape};
 use crate::algorithms::ring::Counted;
 use crate::algorithms::skew::{effective_now, is_foreign, kept, most_counted};

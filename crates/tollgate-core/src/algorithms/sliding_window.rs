@@ -160,6 +160,12 @@ impl SlidingWindow {
         if self.quota.is_strict() { twice.saturating_sub(1) } else { twice }
     }
 
+    /// The estimate of the units that are used at `now`.
+    pub(crate) fn counted(&self, state: SlidingWindowState, now: Timestamp) -> u64 {
+        let now = now.min(LATEST);
+        self.used(self.bring_to(state, now, 0, self.quota.limit()), now)
+    }
+
     /// The window that `now` counts in; impossible counts are reduced to the most that is used. A
     /// foreign count is kept as far as `cost` fits in `limit`.
     fn bring_to(

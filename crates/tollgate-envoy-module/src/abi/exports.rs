@@ -109,7 +109,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(_stream: Opaqu
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_destroy(id: Kept) {
-    hooks::on_stream_end(stream_id(id));
+    hooks::on_stream_gone(stream_id(id));
 }
 
 #[unsafe(no_mangle)]

@@ -7,7 +7,37 @@ use core::ffi::c_void;
 use core::ptr::{NonNull, null};
 use core::slice;
 
-use super::{Attribute, HeaderKind, Level};
+/// Which headers of a stream.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum HeaderKind {
+    Request = 0,
+    Response = 2,
+    ResponseTrailers = 3,
+}
+
+/// A value that Envoy knows of a stream: numbers of `envoy_dynamic_module_type_attribute_id`.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum Attribute {
+    ResponseSize = 21,
+    SourceAddress = 24,
+    CertificateSubject = 33,
+    CertificateDnsSan = 35,
+    CertificateUriSan = 37,
+    CertificateSha256 = 38,
+    RouteName = 61,
+}
+
+/// Severities of Envoy's log.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum Level {
+    Info = 2,
+    Warning = 3,
+    Error = 4,
+    Critical = 5,
+}
 
 /// Bytes that one side lends to the other for a call.
 #[derive(Clone, Copy)]

@@ -15,39 +15,8 @@ mod imports;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
+pub(crate) use imports::{Attribute, HeaderKind, Level};
 use imports::{Buffer, HeaderPair};
-
-/// Which headers of a stream.
-#[derive(Clone, Copy)]
-#[repr(i32)]
-pub(crate) enum HeaderKind {
-    Request = 0,
-    Response = 2,
-    ResponseTrailers = 3,
-}
-
-/// A value that Envoy knows of a stream: numbers of `envoy_dynamic_module_type_attribute_id`.
-#[derive(Clone, Copy)]
-#[repr(i32)]
-pub(crate) enum Attribute {
-    ResponseSize = 21,
-    SourceAddress = 24,
-    CertificateSubject = 33,
-    CertificateDnsSan = 35,
-    CertificateUriSan = 37,
-    CertificateSha256 = 38,
-    RouteName = 61,
-}
-
-/// Severities of Envoy's log.
-#[derive(Clone, Copy)]
-#[repr(i32)]
-pub(crate) enum Level {
-    Info = 2,
-    Warning = 3,
-    Error = 4,
-    Critical = 5,
-}
 
 /// Kinds of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

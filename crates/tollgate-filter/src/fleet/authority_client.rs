@@ -14,6 +14,7 @@ use tollgate_policy::waiting::{Limits, SlabMap};
 use tollgate_storage::{MAX_LEASE_KEYS, MAX_LEASE_SETS};
 
 use crate::active_policy::ActivePolicy;
+use crate::cell::with;
 use crate::fleet::check_schedule::CheckSchedule;
 use crate::fleet::circuit_breaker::{Availability, CircuitBreaker};
 use crate::fleet::in_flight::InFlightMarker;
@@ -24,7 +25,6 @@ use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::LeaseEvent;
-use crate::root::with;
 
 /// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
 /// workers together, and those beyond fail without a response.

@@ -16,7 +16,7 @@ use crate::observability::labels::Labels;
 pub const FILTER_STATE: &str = "tollgate";
 
 /// The name of the filter state with the costs that a response settled:
-/// `rule=tokens estimate=500 actual=350`, or `actual=unreadable` with the reason why it is unknown.
+/// `rule=tokens estimate=500 actual=350 difference=-150`, or `actual=unreadable` with the reason why it is unknown.
 pub const COST_STATE: &str = "tollgate_cost";
 
 /// The fields of a request that was denied before any rule was checked.
@@ -63,7 +63,14 @@ pub fn costs(costs: &[SettledCharge], labels: &Labels) -> String {
         push(&mut text, "rule=", labels.rule(cost.rule));
         push_number(&mut text, " estimate=", cost.estimate);
         match cost.actual {
-            Ok(actual) => push_number(&mut text, " actual=", actual),
+            Ok(actual) => {
+                push_number(&mut text, " actual=", actual);
+                text.push_str(" difference=");
+                if actual < cost.estimate {
+                    text.push('-');
+                }
+                push_digits(&mut text, actual.abs_diff(cost.estimate));
+            }
             Err(reason) => push(&mut text, " actual=", reason.label()),
         }
     }
@@ -118,4 +125,32 @@ fn push_digits(text: &mut String, number: u64) {
     }
     let last = u32::try_from(number % 10).ok().and_then(|digit| char::from_digit(digit, 10));
     text.extend(last);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_policy::{Surface, UnknownCost};
+
+    #[test]
+    fn costs_have_their_difference_from_the_estimate() {
+        let rule = |name| {
+            format!(
+                r#"{{"name": "{name}", "key": [], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#
+            )
+        };
+        let names = ["a", "b", "c", "d"].map(rule).join(",");
+        let document = format!(r#"{{"version": 1, "rules": [{names}]}}"#);
+        let policy = tollgate_language::compile(&document, Surface::Envoy).unwrap();
+        let actual = [Ok(350), Ok(u64::MAX), Ok(500), Err(UnknownCost::Absent)];
+        let settled = actual.into_iter().enumerate();
+        let settled = settled.map(|(rule, actual)| SettledCharge { rule, estimate: 500, actual });
+        assert_eq!(
+            costs(&settled.collect::<Vec<_>>(), &Labels::new(&policy)),
+            "rule=a estimate=500 actual=350 difference=-150, \
+             rule=b estimate=500 actual=18446744073709551615 difference=18446744073709551115, \
+             rule=c estimate=500 actual=500 difference=0, \
+             rule=d estimate=500 actual=absent"
+        );
+    }
 }

@@ -12,10 +12,10 @@ use std::rc::Rc;
 
 use tollgate_core::Span;
 
+use crate::cell::with;
 use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metric_names::MAX_NAMES;
-use crate::root::with;
 
 /// The longest delay of counters.
 const FLUSH_AFTER: Span = Span::from_millis(100);

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Outcome, Plan, SettledCharge};
+use tollgate_policy::{Outcome, Plan, Settlement};
 
 use crate::config::Config;
 use crate::counts::commit_stats::CommitStats;
@@ -87,15 +87,18 @@ impl<H: Proxy> Observer<H> {
         self.metrics.count_late(count, &self.counters);
     }
 
-    /// The costs that the response to the request of the current context settled; at its end the
-    /// host has written its log.
-    pub fn count_costs(&self, costs: &[SettledCharge], has_ended: bool) {
+    /// The costs of `plan` that the response to the request of the current context just settled; at
+    /// its end the host has written its log. The log has the earlier ones, too: of several rules
+    /// one may be settled by the head and another by the body.
+    pub fn count_costs(&self, settlement: &Settlement<'_>, has_ended: bool) {
+        let costs = settlement.costs();
         if costs.is_empty() {
             return;
         }
         self.metrics.count_costs(costs, &self.counters);
         if !has_ended {
-            self.host.set_filter_state(COST_STATE, &access_log::costs(costs, &self.labels));
+            let fields = access_log::costs(settlement.all_costs(), &self.labels);
+            self.host.set_filter_state(COST_STATE, &fields);
         }
     }
 

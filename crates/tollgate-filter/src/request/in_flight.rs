@@ -16,9 +16,9 @@ use tollgate_policy::waiting::{SlabMap, Turn};
 use tollgate_policy::{Plan, RequestInFlight};
 
 use crate::active_policy::ActivePolicy;
+use crate::cell::with;
 use crate::host::proxy::Proxy;
 use crate::request::waiting::Waiting;
-use crate::root::with;
 
 /// The most requests that are confirmed in one call of the timer, so that the others of the worker
 /// need not wait; the rest follow in the next calls.

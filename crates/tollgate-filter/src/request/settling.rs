@@ -51,7 +51,7 @@ impl<H: Proxy> ActivePolicy<H> {
     fn settle_as(&self, plan: &mut Plan, ending: Ending, response: &dyn ResponseFacts) {
         let is_due = plan.settle(&self.config.policy, ending, response);
         let settlement = plan.settlement(&self.config.policy);
-        self.observer.count_costs(settlement.costs(), response.has_ended());
+        self.observer.count_costs(&settlement, response.has_ended());
         if is_due {
             self.charge(plan); // without a clock nothing is
         }

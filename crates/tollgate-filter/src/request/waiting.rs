@@ -10,10 +10,10 @@ use std::rc::Rc;
 use tollgate_core::Timestamp;
 use tollgate_policy::waiting::{Limits, Queue};
 
+use crate::cell::with;
 use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::Metrics;
-use crate::root::with;
 
 /// The key of a line: the rule or tier with its quotas, and the fingerprint of its key.
 pub type QueueKey = (u32, u64);

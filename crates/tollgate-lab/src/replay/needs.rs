@@ -6,10 +6,11 @@
 
 use serde::Serialize;
 use tollgate_access_log::Field;
-use tollgate_policy::explain::{Read, Reader};
+use tollgate_policy::Policy;
+use tollgate_policy::explain::Read;
 use tollgate_policy::spec::Fact;
-use tollgate_policy::{Policy, Rule};
 
+use crate::reader::reader;
 use crate::replay::assumed::{AssumedClient, AssumedValues};
 
 /// One fact that the policy reads and the log does not contain.
@@ -147,20 +148,7 @@ fn sources(policy: &Policy, assumed: &AssumedValues, fact: Fact<'_>) -> Vec<Vec<
 }
 
 fn need(policy: &Policy, read: &Read<'_>, sources: &[Vec<Field>]) -> Need {
-    let rule = match read.by {
-        Reader::Deny(name, _) => Some(name),
-        by => by.rule().and_then(|i| policy.rules().get(i)).map(Rule::name),
-    };
-    let part = match read.by {
-        Reader::Exempt(i) => format!("exempt[{i}]"),
-        Reader::Tenant => "tenant".to_owned(),
-        Reader::Condition(_, name) | Reader::Deny(_, name) => name.to_owned(),
-        Reader::Key(_) => "key".to_owned(),
-        Reader::Tier(_, name) => format!("tier \"{name}\""),
-        Reader::Cost(_) => "cost".to_owned(),
-        Reader::Charge(_) => "charge".to_owned(),
-        Reader::Limit(_) => "limit_from".to_owned(),
-    };
+    let (rule, part) = reader(policy, read);
     let field = sources.iter().flatten().next().map(ToString::to_string);
     let field = field.unwrap_or_else(|| read.fact.to_string());
     let hint = hint(read.fact, &field);

@@ -42,6 +42,7 @@ mod store;
 mod table;
 mod tenants;
 mod traffic;
+mod unknown_facts;
 mod waits;
 
 pub use exact_log::{ExactLog, WindowCount};
@@ -57,4 +58,5 @@ pub use traffic::{
     ClientResponse, MAX_PENDING, MAX_REQUESTS, Request, RequestFacts, Requests, START, Traffic,
     TrafficError,
 };
+pub use unknown_facts::unknown_facts;
 pub use waits::{WaitFigures, Waits};

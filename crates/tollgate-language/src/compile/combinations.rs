@@ -33,10 +33,14 @@ fn scope_errors(rule: &RuleDoc, surface: Surface, traits: &Traits, at: &At<'_>) 
         if surface.asks_authority()
             && let Some(field) = settled_by(rule)
         {
-            at.field(field).problem(
-                "by response is not supported here with \"scope\": \"fleet\", which charges when a request arrives; leave it out"
+            at.field(field).problem(match field {
+                "cost" => "is settled when the response ends, and units of \"scope\": \"fleet\" are leased for some seconds: the \
+                           lease is over by then, and this node can neither give back what was not used nor record more; \
+                           leave the scope out, and let the nodes share a store, or use a cost that the request shows"
                     .into(),
-            );
+                _ => "by response is not supported here with \"scope\": \"fleet\", which charges when a request arrives; leave it out"
+                    .into(),
+            });
         }
         if rule.quotas().any(QuotaDoc::is_by_calendar) {
             at.field("scope").problem(

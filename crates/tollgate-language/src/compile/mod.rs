@@ -7,6 +7,7 @@ mod closed;
 mod combinations;
 mod compiler;
 mod concurrency;
+mod costs;
 mod fingerprint;
 mod fleet_rules;
 mod identities;

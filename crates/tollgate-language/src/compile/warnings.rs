@@ -20,7 +20,7 @@ use tollgate_policy::spec::{
 };
 
 use crate::compile::subsumption::{implies, implies_values};
-use crate::compile::{limit_from, penalty, regexes};
+use crate::compile::{costs, limit_from, penalty, regexes};
 use crate::document::deny::{DenyRuleDoc, RuleItem};
 use crate::document::key::KeyDoc;
 use crate::document::root::Document;
@@ -56,17 +56,7 @@ pub(super) fn of_document(document: &Document, traits: &Traits, left: &Cell<usiz
         estimate_warning(rule, &at.field("cost").field("estimate"));
         penalty::warnings(rule, &at);
         limit_from::warnings(rule, &at);
-        if let Some(message) = traits.no_response
-            && rule.cost.as_ref().is_some_and(|cost| cost.settled.is_some())
-        {
-            at.field("cost").field("actual").problem(message.into());
-        }
-        let settled = rule.cost.as_ref().and_then(|cost| cost.settled.as_ref());
-        if let Some(message) = traits.reads_body
-            && settled.is_some_and(|settled| settled.cost.actual.json().is_some())
-        {
-            at.field("cost").field("actual").problem(message.into());
-        }
+        costs::warnings(rule, traits, &at.field("cost"));
         if let Some(message) = traits.ends_reported.filter(|_| rule.concurrency.is_some()) {
             at.field("concurrency").problem(message.into());
         }

@@ -80,14 +80,16 @@ impl Plan {
         ending: Ending,
         response: &dyn ResponseFacts,
     ) -> bool {
-        let Self { applied, decisions, settled_costs, awaited, .. } = self;
-        if !awaited.rules.is_empty() {
+        let Self { applied, decisions, settled_costs, settled_before, awaited, .. } = self;
+        if awaited.rules.is_empty() {
+            settled_costs.clear();
+        } else {
             // The head's charges may have been loaded from records of another policy.
             mem::swap(applied, &mut awaited.rules);
             mem::swap(decisions, &mut awaited.decisions);
             awaited.rules.clear();
         }
-        settled_costs.clear();
+        *settled_before = settled_costs.len();
         applied.retain_mut(|applied| {
             let rule = usize::from(applied.rule);
             let Some(charging) = policy.rules.get(rule).map(|rule| &rule.terms.charging) else {

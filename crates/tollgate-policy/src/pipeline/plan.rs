@@ -70,6 +70,8 @@ pub struct Plan {
     /// this request checks it again.
     pub(crate) suspect: Option<usize>,
     pub(crate) settled_costs: Vec<SettledCharge>,
+    /// The number of them that were settled before the last call of [`Plan::settle`].
+    pub(crate) settled_before: usize,
     pub(crate) awaited: AwaitedRules,
     /// The deny rules that match, in order; only the last one may be enforced.
     pub(crate) denied: Vec<MatchedDeny>,

@@ -47,11 +47,18 @@ impl<'p> Settlement<'p> {
         !self.plan.awaited.rules.is_empty()
     }
 
-    /// The costs that [`Plan::settle`] settled, one for each rule that charged the request an
-    /// estimate.
+    /// The costs that the last call of [`Plan::settle`] settled, one for each rule that charged the
+    /// request an estimate.
     #[must_use]
     #[inline]
     pub fn costs(&self) -> &'p [SettledCharge] {
+        self.plan.settled_costs.get(self.plan.settled_before..).unwrap_or_default()
+    }
+
+    /// The same of all calls for this request: those of the head of its response first.
+    #[must_use]
+    #[inline]
+    pub fn all_costs(&self) -> &'p [SettledCharge] {
         &self.plan.settled_costs
     }
 

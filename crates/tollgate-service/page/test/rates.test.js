@@ -38,6 +38,14 @@ test('rates are by the second, for each rule and kind', () => {
   assert.deepEqual(rates.rule('new', 'refused'), [1]);
 });
 
+test('a denial by a count, an operator or a penalty is a refusal', () => {
+  const rates = new Rates();
+  const results = ['denied', 'blocked', 'penalised'];
+  rates.add(results.map((result) => line(result, result, 0)).join('\n'), 0);
+  rates.add(results.map((result) => line(result, result, 10)).join('\n'), 10_000);
+  for (const result of results) assert.deepEqual(rates.rule(result, 'refused'), [1], result);
+});
+
 test('a counter that began again is no negative rate, and a gap is its mean', () => {
   assert.equal(growth(100, 30), 30);
   const rates = new Rates();

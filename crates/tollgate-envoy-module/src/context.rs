@@ -1,0 +1,167 @@
+//! What the filter of one of Envoy's threads knows of its streams and roots, and what has to be done
+//! when the filter returns. Host calls read and write it.
+//!
+//! Invariant: nothing is borrowed while Envoy or the filter is called. Not here: the filter, and
+//! when it is called.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate_filter::host::reply::Reply;
+
+use crate::abi::{self, Stream};
+use crate::configuration::Configuration;
+use crate::local_reply::LocalReply;
+use crate::metrics::Metrics;
+
+/// A configuration as this thread knows it.
+pub(crate) struct Root {
+    pub(crate) id: u32,
+    pub(crate) configuration: Arc<Configuration>,
+    /// False when the policy could not be put in force here.
+    pub(crate) is_ready: bool,
+    /// When the filter wants to be called, and how often after that.
+    pub(crate) tick: Option<(Instant, Duration)>,
+}
+
+/// A stream that lives.
+#[derive(Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) stream: Stream,
+    pub(crate) root: u32,
+    /// The number of its configuration.
+    pub(crate) configuration: usize,
+    pub(crate) since: Instant,
+}
+
+/// Something to do when the filter has returned.
+pub(crate) enum Action {
+    Reply(u32, Box<LocalReply>),
+    Resume(u32),
+}
+
+/// What host calls are about.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Subject {
+    pub(crate) root: u32,
+    pub(crate) stream: u32,
+}
+
+/// What one thread knows.
+#[derive(Default)]
+pub(crate) struct Context {
+    pub(crate) roots: RefCell<Vec<Root>>,
+    pub(crate) streams: RefCell<HashMap<u32, Open>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) actions: RefCell<VecDeque<Action>>,
+    /// The response that is being made; headers are set on it and not on Envoy's.
+    pub(crate) reply: RefCell<Option<Box<LocalReply>>>,
+    pub(crate) current: Cell<Subject>,
+    /// Envoy's, while it configures on this thread.
+    pub(crate) configuring: Cell<Option<abi::Configuration>>,
+    last_id: Cell<u32>,
+}
+
+thread_local! {
+    static CONTEXT: Rc<Context> = Rc::default();
+}
+
+/// Acts on the context of this thread; `None` when the thread is ending.
+pub(crate) fn with<R>(act: impl FnOnce(&Context) -> R) -> Option<R> {
+    CONTEXT.try_with(|context| act(context)).ok()
+}
+
+/// The context of this thread, for its filter.
+pub(crate) fn shared() -> Rc<Context> {
+    CONTEXT.with(Rc::clone)
+}
+
+impl Context {
+    /// Makes a stream the current one; false when it is gone.
+    pub(crate) fn enter(&self, id: u32) -> bool {
+        let Some(open) = self.open(id) else { return false };
+        self.current.set(Subject { root: open.root, stream: id });
+        true
+    }
+
+    /// The current stream.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        self.open(self.current.get().stream).map(|open| open.stream)
+    }
+
+    /// The current stream with the number of its configuration.
+    pub(crate) fn counted_stream(&self) -> Option<(Stream, usize)> {
+        self.open(self.current.get().stream).map(|open| (open.stream, open.configuration))
+    }
+
+    /// How long the current stream has been open.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.open(self.current.get().stream).map(|open| open.since.elapsed())
+    }
+
+    /// The configuration of the current root.
+    pub(crate) fn configuration(&self) -> Option<Arc<Configuration>> {
+        let id = self.current.get().root;
+        let roots = self.roots.borrow();
+        roots.iter().find(|root| root.id == id).map(|root| Arc::clone(&root.configuration))
+    }
+
+    /// Envoy's configuration, while it configures.
+    pub(crate) fn configuring(&self) -> Option<abi::Configuration> {
+        self.configuring.get()
+    }
+
+    /// Answers the current stream when the filter has returned.
+    pub(crate) fn reply(&self, reply: &Reply) -> bool {
+        let id = self.current.get().stream;
+        let is_open = self.open(id).is_some();
+        if is_open {
+            self.queue(id, reply);
+        }
+        is_open
+    }
+
+    pub(crate) fn queue(&self, id: u32, reply: &Reply) {
+        let reply = Box::new(LocalReply::from(reply));
+        self.actions.borrow_mut().push_back(Action::Reply(id, reply));
+    }
+
+    /// Resumes a stream when the filter has returned.
+    pub(crate) fn resume(&self, id: u32) {
+        self.actions.borrow_mut().push_back(Action::Resume(id));
+    }
+
+    /// Acts on the response that is being made, if one is.
+    pub(crate) fn with_reply<R>(&self, act: impl FnOnce(&mut LocalReply) -> R) -> Option<R> {
+        self.reply.borrow_mut().as_deref_mut().map(act)
+    }
+
+    /// Calls the current root every `period`, or no more.
+    pub(crate) fn set_tick(&self, period: Option<Duration>) {
+        let id = self.current.get().root;
+        let tick = period.and_then(|period| Some((Instant::now().checked_add(period)?, period)));
+        if let Some(root) = self.roots.borrow_mut().iter_mut().find(|root| root.id == id) {
+            root.tick = tick;
+        }
+    }
+
+    /// A number that no root and no stream has.
+    pub(crate) fn new_id(&self) -> u32 {
+        loop {
+            let id = self.last_id.get().wrapping_add(1);
+            self.last_id.set(id);
+            let is_root = self.roots.borrow().iter().any(|root| root.id == id);
+            if id != 0 && !is_root && !self.streams.borrow().contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// The stream with this number.
+    pub(crate) fn open(&self, id: u32) -> Option<Open> {
+        self.streams.borrow().get(&id).copied()
+    }
+}

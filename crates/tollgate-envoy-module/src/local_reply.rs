@@ -1,0 +1,69 @@
+//! A response in the origin's place, as Envoy takes it.
+//!
+//! Invariant: it has the headers of the filter's reply, and those that the filter sets when the
+//! response comes. Not here: when it is sent.
+
+use tollgate_filter::host::reply::Reply;
+use tollgate_filter::wire::header_map::HeaderMap;
+
+use crate::abi::{HeaderKind, Stream};
+
+/// A response in the origin's place, as Envoy takes it.
+pub(crate) struct LocalReply {
+    pub(crate) status: u16,
+    pub(crate) details: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) is_grpc: bool,
+}
+
+/// True for what Envoy's own responses take for gRPC.
+fn is_grpc(content_type: &[u8]) -> bool {
+    let rest = content_type.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+"))
+}
+
+impl LocalReply {
+    /// Replaces a header, or appends it.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.headers.retain(|(other, _)| other != name);
+        self.add(name, value);
+    }
+
+    /// Appends a header line.
+    pub(crate) fn add(&mut self, name: &str, value: &str) {
+        self.headers.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Sends it. Envoy makes a response to gRPC of a request with one of two content types alone; for any
+    /// other the headers are sent as they are, without `details`.
+    pub(crate) fn send(mut self, stream: Stream) {
+        if self.is_grpc
+            && !stream.header(HeaderKind::Request, "content-type", is_grpc).unwrap_or(false)
+        {
+            self.headers.insert(0, (":status".to_owned(), self.status.to_string()));
+            return stream.respond_with_headers(&self.headers);
+        }
+        stream.respond(self.status, &self.headers, &self.body, &self.details);
+    }
+}
+
+impl From<&Reply> for LocalReply {
+    fn from(reply: &Reply) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let map = HeaderMap::new(reply.headers.clone());
+        let mut headers: Vec<_> =
+            map.pairs().map(|(name, value)| (text(name), text(value))).collect();
+        let is_grpc = reply.grpc_status >= 0;
+        if is_grpc {
+            headers.push(("grpc-status".to_owned(), reply.grpc_status.to_string()));
+        }
+        Self {
+            status: reply.status,
+            details: reply.details.clone().into_owned(),
+            headers,
+            body: reply.body.clone(),
+            is_grpc,
+        }
+    }
+}
