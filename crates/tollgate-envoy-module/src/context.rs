@@ -1,5 +1,5 @@
-//! What the filter of one of Envoy's threads knows of its streams and roots, and what has to be done
-//! when the filter returns. Host calls read and write it.
+//! What the filter of one of Envoy's threads knows of its streams and roots, and what has to be
+//! done when the filter returns. Host calls read and write it.
 //!
 //! Invariant: nothing is borrowed while Envoy or the filter is called. Not here: the filter, and
 //! when it is called.

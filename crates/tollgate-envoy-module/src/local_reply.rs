@@ -35,8 +35,8 @@ impl LocalReply {
         self.headers.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Sends it. Envoy makes a response to gRPC of a request with one of two content types alone; for any
-    /// other the headers are sent as they are, without `details`.
+    /// Sends it. Envoy makes a response to gRPC of a request with one of two content types alone;
+    /// for any other the headers are sent as they are, without `details`.
     pub(crate) fn send(mut self, stream: Stream) {
         if self.is_grpc
             && !stream.header(HeaderKind::Request, "content-type", is_grpc).unwrap_or(false)

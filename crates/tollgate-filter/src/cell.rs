@@ -4,7 +4,8 @@
 
 use std::cell::Cell;
 
-/// Acts on the content of a cell. `act` must not make a host call: if the host called back, it would find the cell empty.
+/// Acts on the content of a cell. `act` must not make a host call: if the host called back, it
+/// would find the cell empty.
 pub fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
     act(&mut Taken { cell, value: cell.take() }.value)
 }

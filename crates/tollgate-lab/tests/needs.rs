@@ -276,7 +276,7 @@ fn fields_have_the_names_of_the_policy_and_of_the_log() {
     assert!(field("ip").unwrap_err().starts_with("\"ip\" is not a field; use client,"));
 }
 
-/// Guards: a simulation in which a rule limits nobody, because no request has its key.
+/// Guards: a simulation in which a rule limits no client, because no request has its key.
 #[test]
 fn facts_that_simulated_traffic_does_not_contain_are_named() {
     let own =

@@ -315,7 +315,7 @@ extern "C" fn envoy_dynamic_module_callback_http_get_headers(
 ) -> bool {
     for (i, (name, value)) in lines(stream(s), kind).iter().enumerate() {
         let (name, value) = (lend(name), lend(value));
-        // SAFETY: the module has room for as many as it was told.
+        // SAFETY: the module has room for as many as Envoy reported.
         unsafe { out.add(i).write(Pair(name.0, name.1, value.0, value.1)) };
     }
     true
@@ -486,7 +486,7 @@ extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks(
     out: *mut Buffer,
 ) -> bool {
     for (i, chunk) in stream(s).body.chunks(3).enumerate() {
-        // SAFETY: the module has room for as many as it was told.
+        // SAFETY: the module has room for as many as Envoy reported.
         unsafe { out.add(i).write(lend(chunk)) };
     }
     true

@@ -16,7 +16,8 @@ use crate::observability::labels::Labels;
 pub const FILTER_STATE: &str = "tollgate";
 
 /// The name of the filter state with the costs that a response settled:
-/// `rule=tokens estimate=500 actual=350 difference=-150`, or `actual=unreadable` with the reason why it is unknown.
+/// `rule=tokens estimate=500 actual=350 difference=-150`, or `actual=unreadable` with the reason
+/// why it is unknown.
 pub const COST_STATE: &str = "tollgate_cost";
 
 /// The fields of a request that was denied before any rule was checked.

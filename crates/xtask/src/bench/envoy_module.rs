@@ -1,8 +1,8 @@
 //! The dynamic module: what it adds to the instructions of a request, as a multiple of what Envoy's
 //! own limiter adds, in one Envoy.
 //!
-//! Invariant: counted as `envoy_counted` counts, with the same requests and policies. A figure above
-//! its ceiling, which is the measured one and 2 % for another processor, fails the check.
+//! Invariant: counted as `envoy_counted` counts, with the same requests and policies. A figure
+//! above its ceiling, which is the measured one and 2 % for another processor, fails the check.
 
 use super::{
     callgrind,

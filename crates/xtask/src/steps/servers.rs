@@ -185,8 +185,8 @@ pub fn e2e_envoy_slim(workspace: &Workspace) -> Result<()> {
 }
 
 /// The tests of the dynamic module: what depends on its host. Rules, algorithms and formats are the
-/// same code in all modules. Left out: what it refuses (metadata, claims, calls to clusters), what a
-/// wasm host alone has (traps, images, several machines), and the gauges of memory.
+/// same code in all modules. Left out: what it refuses (metadata, claims, calls to clusters), what
+/// a wasm host alone has (traps, images, several machines), and the gauges of memory.
 pub(super) const OF_MODULE: [&str; 41] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
