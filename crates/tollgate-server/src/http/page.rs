@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(posted.status, 405);
         let other = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
         assert!(
-            Page::read(Path::new(other)).is_err_and(|why| why.ends_with("no index.html in it"))
+            Page::read(Path::new(other)).is_err_and(|why| why.ends_with("contains no index.html"))
         );
     }
 }
