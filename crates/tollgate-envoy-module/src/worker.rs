@@ -106,7 +106,9 @@ impl Worker {
         let open = Open { stream, root, configuration, since: Instant::now() };
         self.context.streams.borrow_mut().insert(id, open);
         self.run(id, |filter| filter.on_context_create(id, root));
-        self.tick();
+        if self.context.roots.borrow().iter().any(|root| root.tick.is_some()) {
+            self.tick();
+        }
         id
     }
 

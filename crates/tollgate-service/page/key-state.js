@@ -24,11 +24,11 @@ export function nameOf(one) {
   return [one.tier, one.name].filter(Boolean).join(' / ');
 }
 
-/** The used units, and which of them are held or above the limit. @param {any} one */
+/** The used units, and which of them are held or above the capacity. @param {any} one */
 export function uses(one) {
-  if (typeof one.in_flight === 'number') return `${one.in_flight} in flight`;
-  const parts = [String(one.used)];
+  const runs = typeof one.in_flight === 'number';
+  const parts = [runs ? `${one.in_flight} in flight` : String(one.used)];
   if (one.held > 0) parts.push(`${one.held} of them held`);
-  if (one.debt > 0) parts.push(`${one.debt} above the limit`);
+  if (one.debt > 0) parts.push(`${one.debt} above the capacity`);
   return parts.join(', ');
 }

@@ -263,7 +263,7 @@ export class KeysView {
           h(
             'p',
             {},
-            'This clears the counts of all quotas of the rule and its tiers, also of calendar periods, with units that are held and units above the limit, and penalties with their steps. Under a name that ends in .concurrency it clears the requests in flight.',
+            'This clears the counts of all quotas of the rule and its tiers, also of calendar periods, with units that are held and units above the capacity, and penalties with their steps. Under a name that ends in .concurrency it clears the requests in flight.',
           ),
           h(
             'p',

@@ -50,7 +50,7 @@ struct Quota<'a> {
     /// Units that are used until their responses settle them; only where they are kept apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<u64>,
-    /// Units used above the limit; only in the state of a key.
+    /// Units used above the capacity: the burst, or the limit; only in the state of a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     debt: Option<u64>,
     /// Requests in flight; only of a limit on them.
@@ -277,11 +277,12 @@ impl<'a> Quota<'a> {
         let penalty = self.penalty_step.map_or_else(String::new, |step| {
             format!(", penalty {step} for another {} s", self.penalty_left.as_secs_ceil())
         });
-        let shown = [(self.held, "held"), (self.debt, "above the limit")];
+        let shown = [(self.held, "held"), (self.debt, "above the capacity")];
         let shown = shown.into_iter().filter_map(|(units, what)| Some((units?, what)));
         let shown = shown.filter(|(units, _)| *units > 0);
         let shown: String = shown.map(|(units, what)| format!(", {units} {what}")).collect();
-        let uses = if self.in_flight.is_some() { "in flight" } else { "used" };
+        // More may run than the limit allows: it was lowered, or they were confirmed too late.
+        let (used, uses) = self.in_flight.map_or((used, "used"), |running| (running, "in flight"));
         format!("{name}: {used} of {limit} {uses}, {remaining} left{shown}{again}{penalty}")
     }
 }

@@ -278,7 +278,7 @@ fn a_state_shows_held_units_debts_and_requests_in_flight() {
     );
     let words = state["words"].as_str().unwrap();
     assert!(
-        words.starts_with("q: 1000 of 1000 used, 0 left, 300 held, 1000 above the limit"),
+        words.starts_with("q: 1000 of 1000 used, 0 left, 300 held, 1000 above the capacity"),
         "{words}"
     );
 }

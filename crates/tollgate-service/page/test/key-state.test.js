@@ -14,13 +14,13 @@ test('the penalties that run are shown with their step and end', () => {
   assert.equal(nameOf(quotas[0]), 'hour');
 });
 
-test('held units, units above the limit and requests in flight are named', () => {
+test('held units, units above the capacity and requests in flight are named', () => {
   assert.equal(uses({ used: 7 }), '7');
   assert.equal(uses({ used: 0, held: 0, debt: 0 }), '0');
   assert.equal(uses({ used: 600, held: 500, debt: 0 }), '600, 500 of them held');
   assert.equal(
     uses({ used: 1000, held: 10, debt: 2000 }),
-    '1000, 10 of them held, 2000 above the limit',
+    '1000, 10 of them held, 2000 above the capacity',
   );
   assert.equal(uses({ used: 3, debt: 0, in_flight: 3 }), '3 in flight');
 });

@@ -98,10 +98,12 @@ impl ObjectLines<'_> {
     /// Sleeps until the waiter polls again, at `at` or earlier.
     async fn sleep(&self, course: &WaitCourse, at: Timestamp) {
         let (lines, now) = (&self.objects.lines, js::now());
-        let Some(ticket) = course.ticket() else { return };
-        let longest = lines.longest_sleep(ticket).unwrap_or(Span::MAX);
+        let ticket = course.ticket();
+        let longest = ticket.and_then(|ticket| lines.longest_sleep(ticket)).unwrap_or(Span::MAX);
         let sleep = waiting::sleep(now, at).min(longest);
-        lines.expect(ticket, now.saturating_add(sleep));
+        if let Some(ticket) = ticket {
+            lines.expect(ticket, now.saturating_add(sleep));
+        }
         js::wait(sleep.as_millis_ceil()).await;
         lines.sweep(js::now());
     }
