@@ -40,7 +40,10 @@ pub(crate) fn set_offset(offset: Span) {
 
 /// Random bytes that no client can guess.
 pub(crate) fn random_seed() -> Option<Seed> {
+    // Opened once, so that a process without free descriptors still has it.
+    static SOURCE: OnceLock<Option<File>> = OnceLock::new();
+    let source = SOURCE.get_or_init(|| File::open("/dev/urandom").ok());
     let mut seed = Seed::default();
-    File::open("/dev/urandom").ok()?.read_exact(&mut seed).ok()?;
+    source.as_ref()?.read_exact(&mut seed).ok()?;
     Some(seed)
 }

@@ -24,6 +24,8 @@ pub(crate) struct Root {
     pub(crate) configuration: Arc<Configuration>,
     /// False when the policy could not be put in force here.
     pub(crate) is_ready: bool,
+    /// When that was tried last.
+    pub(crate) tried_at: Instant,
     /// When the filter wants to be called, and how often after that.
     pub(crate) tick: Option<(Instant, Duration)>,
 }
@@ -36,6 +38,8 @@ pub(crate) struct Open {
     /// The number of its configuration.
     pub(crate) configuration: usize,
     pub(crate) since: Instant,
+    /// True once a response was sent in the origin's place.
+    pub(crate) is_answered: bool,
 }
 
 /// Something to do when the filter has returned.
@@ -139,14 +143,26 @@ impl Context {
         let id = self.current.get().stream;
         let is_open = self.open(id).is_some();
         if is_open {
-            self.queue(id, reply);
+            self.queue(id, LocalReply::from(reply));
         }
         is_open
     }
 
-    pub(crate) fn queue(&self, id: u32, reply: &Reply) {
-        let reply = Box::new(LocalReply::from(reply));
-        self.actions.borrow_mut().push_back(Action::Reply(id, reply));
+    /// Answers a stream when the filter has returned.
+    pub(crate) fn queue(&self, id: u32, reply: LocalReply) {
+        self.actions.borrow_mut().push_back(Action::Reply(id, Box::new(reply)));
+    }
+
+    /// Answers a stream that a panic has left, unless it is answered already.
+    pub(crate) fn fail(&self, id: u32) {
+        if self.open(id).is_none_or(|open| open.is_answered) {
+            return;
+        }
+        let is_of = |action: &Action| match action {
+            Action::Reply(of, _) | Action::Resume(of) => *of == id,
+        };
+        self.actions.borrow_mut().retain(|action| !is_of(action));
+        self.queue(id, LocalReply::after_panic());
     }
 
     /// Resumes a stream when the filter has returned.

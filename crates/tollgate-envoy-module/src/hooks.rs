@@ -11,36 +11,63 @@ use crate::configuration::Configuration;
 use crate::refused;
 use crate::worker::{self, Worker};
 
+/// What becomes of the stream that a hook was about when a panic left it.
+#[derive(Clone, Copy)]
+enum Panicked {
+    /// Its request is answered with 503, and the one of this id.
+    Fails(u32),
+    /// Its response goes on, or it has ended.
+    GoesOn,
+}
+
 /// Runs a hook; `None` after a panic.
-fn guarded<T>(hook: impl FnOnce(&Worker) -> T) -> Option<T> {
+fn guarded<T>(panicked: Panicked, hook: impl FnOnce(&Worker) -> T) -> Option<T> {
     worker::with(|worker| {
+        let before = worker.state();
         let result = panic::catch_unwind(AssertUnwindSafe(|| hook(worker)));
-        result.map_err(|panic| report(worker, &*panic)).ok()
+        if let Err(panic) = &result {
+            report(&**panic);
+            let fails = match panicked {
+                Panicked::Fails(id) => Some(id),
+                Panicked::GoesOn => None,
+            };
+            worker.recover(before, fails);
+            // What waits for this hook's end, and the next tick, are still due.
+            let rest = panic::catch_unwind(AssertUnwindSafe(|| worker.finish()));
+            rest.err().iter().for_each(|panic| report(&**panic));
+        }
+        result.ok()
     })
     .flatten()
 }
 
-fn report(worker: &Worker, panic: &(dyn Any + Send)) {
-    worker.recover();
+fn report(panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
     log(Level::Critical, &format!("tollgate: a hook was left by a panic: {text}"));
 }
 
-/// Envoy loads the module.
+/// Envoy loads the module; false refuses that.
 pub(crate) fn on_load() -> bool {
-    true
+    let is_known = abi::is_known();
+    if !is_known {
+        log(
+            Level::Error,
+            "tollgate: the dynamic module needs Envoy 1.38 or later; use the wasm module",
+        );
+    }
+    is_known
 }
 
 /// Reads a configuration; returns its number, and `None` rejects it.
 pub(crate) fn on_configure(envoy: abi::Configuration, name: &[u8], text: &[u8]) -> Option<usize> {
-    if let Err(problems) = guarded(|_| refused::problems(text, name))? {
+    if let Err(problems) = guarded(Panicked::GoesOn, |_| refused::problems(text, name))? {
         problems.iter().for_each(|line| log(Level::Error, &format!("tollgate: {line}")));
         return None;
     }
     let configuration = Configuration::enter(name, text);
     let number = configuration.number;
-    if guarded(|worker| worker.check(&configuration, envoy)) == Some(true) {
+    if guarded(Panicked::GoesOn, |worker| worker.check(&configuration, envoy)) == Some(true) {
         return Some(number);
     }
     Configuration::end(number);
@@ -54,25 +81,24 @@ pub(crate) fn on_configuration_end(number: usize) {
 
 /// A stream begins; returns its id.
 pub(crate) fn on_stream(configuration: usize, stream: Stream) -> u32 {
-    guarded(|worker| worker.begin(configuration, stream)).unwrap_or(u32::MAX)
+    let id = worker::with(|worker| worker.admit(configuration, stream)).unwrap_or(NONE);
+    guarded(Panicked::GoesOn, |worker| worker.begin(id, configuration));
+    id
 }
 
+/// The id of a stream of a thread that is ending: it has no filter.
+const NONE: u32 = u32::MAX;
+
 /// Decides a request; returns the ABI's number for what becomes of it.
-pub(crate) fn on_request_headers(id: u32, stream: Stream) -> i32 {
+pub(crate) fn on_request_headers(id: u32) -> i32 {
     const STOP: i32 = 4;
-    let flow = guarded(|worker| worker.request(id));
-    match flow {
-        Some(flow) => i32::try_from(flow.number()).unwrap_or(STOP),
-        None => {
-            stream.respond(503, &[], b"", "tollgate_panic");
-            STOP
-        }
-    }
+    let flow = guarded(Panicked::Fails(id), |worker| worker.request(id));
+    flow.map_or(STOP, |flow| i32::try_from(flow.number()).unwrap_or(STOP))
 }
 
 /// The response to a request comes, perhaps without a body.
 pub(crate) fn on_response_headers(id: u32, is_last: bool) {
-    guarded(|worker| {
+    guarded(Panicked::GoesOn, |worker| {
         worker.call(id, |filter, _| {
             filter.on_response_headers(id);
             if is_last {
@@ -84,7 +110,7 @@ pub(crate) fn on_response_headers(id: u32, is_last: bool) {
 
 /// A piece of its body passes.
 pub(crate) fn on_response_body(id: u32, is_last: bool) {
-    guarded(|worker| {
+    guarded(Panicked::GoesOn, |worker| {
         worker.call(id, |filter, stream| {
             filter.on_response_body(id, stream.response_body_len(), is_last);
         });
@@ -93,20 +119,22 @@ pub(crate) fn on_response_body(id: u32, is_last: bool) {
 
 /// Its trailers pass.
 pub(crate) fn on_response_trailers(id: u32) {
-    guarded(|worker| worker.call(id, |filter, _| filter.on_response_trailers(id)));
+    guarded(Panicked::GoesOn, |worker| {
+        worker.call(id, |filter, _| filter.on_response_trailers(id))
+    });
 }
 
 /// A stream ends.
 pub(crate) fn on_stream_end(id: u32) {
-    guarded(|worker| worker.end(id));
+    guarded(Panicked::GoesOn, |worker| worker.end(id));
 }
 
 /// A stream is gone.
 pub(crate) fn on_stream_gone(id: u32) {
-    guarded(|worker| worker.forget(id));
+    guarded(Panicked::GoesOn, |worker| worker.forget(id));
 }
 
 /// The timer wakes this thread.
 pub(crate) fn on_wake() {
-    guarded(Worker::tick);
+    guarded(Panicked::Fails(NONE), Worker::tick);
 }

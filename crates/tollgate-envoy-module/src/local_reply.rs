@@ -44,8 +44,26 @@ impl LocalReply {
             self.headers.insert(0, (":status".to_owned(), self.status.to_string()));
             return stream.respond_with_headers(&self.headers);
         }
+        if !self.is_grpc
+            && stream.header(HeaderKind::Request, "content-type", is_grpc).unwrap_or(false)
+        {
+            // Without one of ours, Envoy would send 0, which means success.
+            self.add("grpc-status", grpc_status(self.status));
+        }
         stream.respond(self.status, &self.headers, &self.body, &self.details);
     }
+
+    /// The response to a request in which a hook was left by a panic.
+    pub(crate) fn after_panic() -> Self {
+        let (headers, body, details) = (Vec::new(), Vec::new(), "tollgate_panic".to_owned());
+        Self { status: 503, details, headers, body, is_grpc: false }
+    }
+}
+
+/// The gRPC status of a response that is not about a limit: UNAVAILABLE or UNKNOWN, as gRPC's table
+/// of HTTP statuses has it.
+const fn grpc_status(status: u16) -> &'static str {
+    if status == 503 { "14" } else { "2" }
 }
 
 impl From<&Reply> for LocalReply {

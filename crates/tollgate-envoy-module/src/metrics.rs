@@ -18,6 +18,26 @@ struct Metric {
     number: usize,
     /// The count that is not handed over.
     kept: i64,
+    /// The same of values: the last one of a gauge, at most [`MOST_VALUES`] of a histogram.
+    values: Vec<u64>,
+}
+
+/// As many values of a histogram are kept for a stream of its configuration; later ones are lost.
+const MOST_VALUES: usize = 256;
+
+impl Metric {
+    const fn is_kept(&self) -> bool {
+        self.kept != 0 || !self.values.is_empty()
+    }
+
+    fn keep_value(&mut self, value: u64) {
+        if self.kind == MetricKind::Gauge {
+            self.values.clear();
+        }
+        if self.values.len() < MOST_VALUES {
+            self.values.push(value);
+        }
+    }
 }
 
 /// Those that the filter of this thread has asked for; their indexes are the filter's numbers.
@@ -45,7 +65,8 @@ impl Metrics {
         };
         let known = all.iter().position(is_it);
         let index = known.unwrap_or_else(|| {
-            let metric = Metric { name: name.into(), kind, configuration, number, kept: 0 };
+            let (kept, values) = (0, Vec::new());
+            let metric = Metric { name: name.into(), kind, configuration, number, kept, values };
             let free = all.iter().position(|it| it.configuration == 0).unwrap_or(all.len());
             match all.get_mut(free) {
                 Some(place) => *place = metric,
@@ -73,21 +94,17 @@ impl Metrics {
         }
     }
 
-    /// Sets a gauge or records in a histogram; without a stream of its configuration it is lost.
+    /// Sets a gauge or records in a histogram; see [`MOST_VALUES`].
     pub(crate) fn record(&self, index: u32, value: u64, stream: Option<(Stream, usize)>) {
         let mut all = self.all.borrow_mut();
         let Some(metric) = get(&mut all, index) else { return };
         let (kind, number) = (metric.kind, metric.number);
         let Some((stream, _)) = stream.filter(|(_, it)| *it == metric.configuration) else {
-            return;
+            self.has_kept.set(true);
+            return metric.keep_value(value);
         };
         drop(all);
-        match kind {
-            MetricKind::Gauge => stream.set_gauge(number, value),
-            MetricKind::Counter | MetricKind::Histogram => {
-                stream.count(kind, number, i64::try_from(value).unwrap_or(i64::MAX));
-            }
-        }
+        set(stream, kind, number, value);
     }
 
     /// Hands over what was kept, also for a configuration that has ended: Envoy has one metric for
@@ -98,22 +115,44 @@ impl Metrics {
         }
         let Some(configuration) = Configuration::find(configuration) else { return };
         let mut due = Vec::new();
-        for metric in self.all.borrow_mut().iter_mut().filter(|metric| metric.kept != 0) {
-            if let Some(number) = configuration.metric(metric.kind, &metric.name, None) {
-                due.push((metric.kind, number, core::mem::take(&mut metric.kept)));
+        for metric in self.all.borrow_mut().iter_mut().filter(|metric| metric.is_kept()) {
+            let (kept, values) = (&mut metric.kept, &mut metric.values);
+            match configuration.metric(metric.kind, &metric.name, None) {
+                Some(number) => {
+                    due.push((metric.kind, number, core::mem::take(kept), core::mem::take(values)));
+                }
+                // No configuration has it any more.
+                None if Configuration::find(metric.configuration).is_none() => {
+                    (*kept, metric.configuration) = (0, 0);
+                    values.clear();
+                }
+                None => {}
             }
         }
-        let is_kept = |metric: &Metric| metric.kept != 0;
-        self.has_kept.set(self.all.borrow().iter().any(is_kept));
-        due.into_iter().for_each(|(kind, number, by)| stream.count(kind, number, by));
+        self.has_kept.set(self.all.borrow().iter().any(Metric::is_kept));
+        for (kind, number, kept, values) in due {
+            if kept != 0 {
+                stream.count(kind, number, kept);
+            }
+            values.into_iter().for_each(|value| set(stream, kind, number, value));
+        }
     }
 
     /// Frees those of a configuration that has ended and left nothing.
     pub(crate) fn forget(&self, configuration: usize) {
         for metric in self.all.borrow_mut().iter_mut() {
-            if metric.configuration == configuration && metric.kept == 0 {
+            if metric.configuration == configuration && !metric.is_kept() {
                 metric.configuration = 0;
             }
+        }
+    }
+}
+
+fn set(stream: Stream, kind: MetricKind, number: usize, value: u64) {
+    match kind {
+        MetricKind::Gauge => stream.set_gauge(number, value),
+        MetricKind::Counter | MetricKind::Histogram => {
+            stream.count(kind, number, i64::try_from(value).unwrap_or(i64::MAX));
         }
     }
 }

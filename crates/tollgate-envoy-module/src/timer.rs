@@ -55,6 +55,8 @@ pub(crate) fn wake_at(worker: u64, at: Option<Instant>) {
         match start() {
             Ok(alarm) => wakes.alarm = Some(alarm),
             Err(error) => {
+                // So that the next call tries again.
+                wakes.by_worker.values_mut().for_each(|wake| wake.at = None);
                 return log(Level::Error, &format!("tollgate: there is no timer: {error}"));
             }
         }

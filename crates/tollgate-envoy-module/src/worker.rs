@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::reply::Reply;
@@ -73,12 +73,29 @@ impl Worker {
         result
     }
 
-    /// The hook was left by a panic: the next one starts as if there had been none.
-    pub(crate) fn recover(&self) {
-        self.depth.set(0);
-        self.context.current.set(Subject::default());
+    /// What a hook may leave behind: how deep the hooks are, and what the host calls are about.
+    pub(crate) fn state(&self) -> (u32, Subject) {
+        (self.depth.get(), self.context.current.get())
+    }
+
+    /// The hook was left by a panic: the next one starts as if there had been none. The
+    /// request `fails` is answered, and the one that host calls were about.
+    pub(crate) fn recover(&self, (depth, current): (u32, Subject), fails: Option<u32>) {
+        let subject = self.context.current.replace(current);
+        self.depth.set(depth);
         self.context.reply.take();
         self.context.configuring.set(None);
+        if let Some(id) = fails {
+            self.context.fail(id);
+            self.context.fail(subject.stream);
+        }
+    }
+
+    /// Does what waits for the end of the outermost hook.
+    pub(crate) fn finish(&self) {
+        if self.depth.get() == 0 {
+            self.run(0, |_| ());
+        }
     }
 
     /// Checks a configuration on Envoy's main thread, and defines its metrics.
@@ -95,21 +112,29 @@ impl Worker {
         let mut roots = self.context.roots.borrow_mut();
         let was_ready = roots.iter().any(is_ready);
         roots.retain(|root| root.id != id);
+        self.context.metrics.forget(configuration.number);
         was_ready
     }
 
-    /// A stream of the configuration with this number begins; returns its id, which is not 0.
-    pub(crate) fn begin(&self, configuration: usize, stream: Stream) -> u32 {
+    /// A stream of the configuration with this number is there; returns its id, which is not 0. It
+    /// has no root yet.
+    pub(crate) fn admit(&self, configuration: usize, stream: Stream) -> u32 {
+        let id = self.context.new_id();
+        let open =
+            Open { stream, root: 0, configuration, since: Instant::now(), is_answered: false };
+        self.context.streams.borrow_mut().insert(id, open);
+        id
+    }
+
+    /// The stream begins.
+    pub(crate) fn begin(&self, id: u32, configuration: usize) {
         self.end_roots();
         let root = self.root_of(configuration);
-        let id = self.context.new_id();
-        let open = Open { stream, root, configuration, since: Instant::now() };
-        self.context.streams.borrow_mut().insert(id, open);
-        self.run(id, |filter| filter.on_context_create(id, root));
-        if self.context.roots.borrow().iter().any(|root| root.tick.is_some()) {
-            self.tick();
+        if let Some(open) = self.context.streams.borrow_mut().get_mut(&id) {
+            open.root = root;
         }
-        id
+        // A tick that is overdue comes by the timer: Envoy is still making this stream.
+        self.run(id, |filter| filter.on_context_create(id, root));
     }
 
     /// Decides a request.
@@ -117,7 +142,7 @@ impl Worker {
         let Some(open) = self.context.open(id) else { return Flow::Continue };
         self.context.metrics.hand_over(open.stream, open.configuration);
         if !self.context.roots.borrow().iter().any(|root| root.id == open.root && root.is_ready) {
-            self.run(id, |_| self.context.queue(id, &Reply::overloaded()));
+            self.run(id, |_| self.context.queue(id, LocalReply::from(&Reply::overloaded())));
             return Flow::Stop;
         }
         self.run(id, |filter| filter.on_request_headers(id))
@@ -133,18 +158,23 @@ impl Worker {
     /// A stream ends, and is still there for the last host calls.
     pub(crate) fn end(&self, id: u32) {
         let Some(open) = self.context.open(id) else { return };
-        self.run(id, |filter| filter.on_delete(id));
-        self.context.metrics.hand_over(open.stream, open.configuration);
-        self.context.streams.borrow_mut().remove(&id);
-        self.hand_carrier_on(id);
+        self.run(id, |filter| {
+            filter.on_delete(id);
+            self.context.metrics.hand_over(open.stream, open.configuration);
+            // Envoy's calls that wait may be about others, and end them; none is about this one.
+            self.context.streams.borrow_mut().remove(&id);
+            self.hand_carrier_on(id);
+        });
     }
 
     /// A stream is gone, perhaps without having ended before: no host call can be about it.
     pub(crate) fn forget(&self, id: u32) {
-        if self.context.streams.borrow_mut().remove(&id).is_some() {
-            self.run(0, |filter| filter.on_delete(id));
-            self.hand_carrier_on(id);
-        }
+        let open = self.context.streams.borrow_mut().remove(&id);
+        let Some(open) = open else { return };
+        self.hand_carrier_on(id);
+        let outer = self.context.current.replace(Subject { root: open.root, stream: 0 });
+        self.run(0, |filter| filter.on_delete(id));
+        self.context.current.set(outer);
     }
 
     /// Lets another stream wake this thread, if the one that ended did.
@@ -181,6 +211,9 @@ impl Worker {
     fn root_of(&self, configuration: usize) -> u32 {
         let is_it = |root: &&Root| root.configuration.number == configuration;
         let known = self.context.roots.borrow().iter().find(is_it).map(|root| root.id);
+        if let Some(id) = known {
+            self.configure_again(id);
+        }
         known
             .unwrap_or_else(|| Configuration::find(configuration).map_or(0, |it| self.add_root(it)))
     }
@@ -191,16 +224,36 @@ impl Worker {
             id,
             configuration,
             is_ready: false,
+            tried_at: Instant::now(),
             tick: None,
         });
         let outer = self.context.current.replace(Subject { root: id, stream: 0 });
         self.filter.on_context_create(id, 0);
+        self.context.current.set(outer);
+        self.configure(id, len);
+        id
+    }
+
+    fn configure(&self, id: u32, len: usize) {
+        let outer = self.context.current.replace(Subject { root: id, stream: 0 });
         let is_ready = self.filter.on_configure(id, len);
         self.context.current.set(outer);
         if let Some(root) = self.context.roots.borrow_mut().iter_mut().find(|root| root.id == id) {
-            root.is_ready = is_ready;
+            (root.is_ready, root.tried_at) = (is_ready, Instant::now());
         }
-        id
+    }
+
+    /// Puts the policy in force after all, once a second, where that failed.
+    fn configure_again(&self, id: u32) {
+        const AGAIN_AFTER: Duration = Duration::from_secs(1);
+        let is_due = |root: &&Root| {
+            root.id == id && !root.is_ready && root.tried_at.elapsed() >= AGAIN_AFTER
+        };
+        let of = |root: &Root| root.configuration.text.len();
+        let due = self.context.roots.borrow().iter().find(is_due).map(of);
+        if let Some(len) = due {
+            self.configure(id, len);
+        }
     }
 
     fn remove_root(&self, id: u32) {
@@ -245,6 +298,9 @@ impl Worker {
     /// Answers a request. Envoy calls no hook for the response, so the filter is called first.
     fn answer(&self, id: u32, reply: Box<LocalReply>) {
         let Some(open) = self.context.open(id) else { return };
+        if let Some(open) = self.context.streams.borrow_mut().get_mut(&id) {
+            open.is_answered = true;
+        }
         self.context.reply.replace(Some(reply));
         let outer = self.context.current.get();
         self.context.enter(id);

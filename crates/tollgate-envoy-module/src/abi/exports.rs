@@ -52,11 +52,11 @@ extern "C" fn envoy_dynamic_module_on_http_filter_new(configuration: Kept, strea
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
-    stream: Opaque,
+    _stream: Opaque,
     id: Kept,
     _is_last: bool,
 ) -> i32 {
-    hooks::on_request_headers(stream_id(id), Stream(stream))
+    hooks::on_request_headers(stream_id(id))
 }
 
 #[unsafe(no_mangle)]

@@ -129,6 +129,8 @@ pub(crate) fn number(kept: *const c_void) -> usize {
 type Opaque = *mut c_void;
 
 unsafe extern "C" {
+    /// Of the C library: where a function of this process is. A null handle means any library.
+    pub(crate) fn dlsym(library: Opaque, name: *const core::ffi::c_char) -> Opaque;
     pub(crate) fn envoy_dynamic_module_callback_log(level: Level, text: Buffer);
     pub(crate) fn envoy_dynamic_module_callback_http_get_headers_size(
         stream: Opaque,

@@ -353,6 +353,14 @@ impl Configuration {
     }
 }
 
+/// True when Envoy offers a function that came with 1.38. Before that others had the same names and
+/// took other arguments.
+pub(crate) fn is_known() -> bool {
+    let name = c"envoy_dynamic_module_callback_is_validation_mode";
+    // SAFETY: the name ends with a zero byte; the result is only compared.
+    !unsafe { imports::dlsym(null_mut(), name.as_ptr()) }.is_null()
+}
+
 /// One line in Envoy's log, from any thread.
 pub(crate) fn log(level: Level, text: &str) {
     // SAFETY: Envoy reads the text during the call.

@@ -99,11 +99,13 @@ thread_local! {
     static SCHEDULERS: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Loads the module; the version that it answers with.
-pub fn load() -> String {
-    // SAFETY: no argument; the result is a constant of the module.
-    let version = unsafe { std::ffi::CStr::from_ptr(envoy_dynamic_module_on_program_init()) };
-    version.to_str().unwrap().to_owned()
+/// Loads the module; the version of its ABI, and `None` when it refuses.
+pub fn load() -> Option<String> {
+    // SAFETY: no argument; the result is null or a constant of the module.
+    let version = unsafe { envoy_dynamic_module_on_program_init() };
+    // SAFETY: as above.
+    let text = (!version.is_null()).then(|| unsafe { std::ffi::CStr::from_ptr(version) });
+    text.map(|text| text.to_str().unwrap().to_owned())
 }
 
 /// A configuration; `None` when the module rejects it.
