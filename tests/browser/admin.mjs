@@ -206,7 +206,7 @@ const tests = {
     await type(page, bad);
     await seen(byId(page, "mistakes"), /2 mistakes/);
     const lines = await byId(page, "mistakes").locator("li").allTextContents();
-    assert.ok(lines[0].startsWith(`line ${lineOf('"limit": 2000000000000000')} rules[0].quotas[0].limit 2000000000000000 is refused`), lines[0]);
+    assert.ok(lines[0].startsWith(`line ${lineOf('"limit": 2000000000000000')} rules[0].quotas[0].limit 2000000000000000 is not valid`), lines[0]);
     assert.ok(lines[1].startsWith(`line ${lineOf('"1 day"')} rules[1].quotas[0].window`), lines[1]);
     assert.equal(await byId(page, "put").count(), 0, "a bad policy has no button");
     assert.ok((await page.locator('[data-testid="editor"] .cm-lintRange-error').count()) >= 2, "both are underlined");

@@ -295,7 +295,7 @@ fn traffic_table() -> String {
             assert!(counted.refused * 100 >= counted.requests * 98, "{counted:?}");
         }
         for (name, counted) in [
-            ("steady: 100 keys, each once a second", steady(durability)),
+            ("steady: 100 keys, each once per second", steady(durability)),
             ("bursts: 100 keys, each 30 at once every 30 s", bursts(durability)),
             ("attack: one key, 100 times its limit", one),
             ("attack: 1,000 keys, 100 times their limits", many),
