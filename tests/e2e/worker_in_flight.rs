@@ -231,16 +231,16 @@ fn every_kind_of_end_frees_the_place() {
 #[test]
 fn a_request_is_counted_for_as_long_as_it_runs() {
     let has_ended = Arc::new(AtomicBool::new(false));
-    let worker = start(&policy(1, "1s"), &origin(&has_ended));
+    let worker = start(&policy(1, "4s"), &origin(&has_ended));
     let silent = connect(&worker, &of("silent", "/endless").to_bytes());
     let mut reader = connect(&worker, &of("reader", "/endless").to_bytes());
     let login = Login::start();
-    let held = in_front(&policy(1, "1s"), &login);
+    let held = in_front(&policy(1, "4s"), &login);
     login.hold(true);
     let mut waits = held.client();
     waits.start(&of("u", "/200")).expect("taken");
     wait_for(&held, "u", 1);
-    for _ in 0..15 {
+    for _ in 0..30 {
         thread::sleep(Duration::from_millis(200));
         read(&mut reader, "piece");
         for user in ["silent", "reader"] {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_filter::host::Seed;
@@ -16,11 +16,20 @@ static BEGIN: OnceLock<Instant> = OnceLock::new();
 /// Nanoseconds. All threads count in one map, so they have one offset.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 
-/// Since the module was loaded: no count outlives the process.
+/// Since [`BEFORE`] the first call: no count outlives the process. A clock that a test sets may go
+/// back behind that call.
 pub(crate) fn monotonic() -> Option<Timestamp> {
-    let elapsed = BEGIN.get_or_init(Instant::now).elapsed();
-    u64::try_from(elapsed.as_nanos()).ok().map(Timestamp::from_nanos)
+    let (begin, now) = (*BEGIN.get_or_init(Instant::now), Instant::now());
+    let since = match now.checked_duration_since(begin) {
+        Some(later) => BEFORE.checked_add(later)?,
+        None => BEFORE.checked_sub(begin.duration_since(now))?,
+    };
+    u64::try_from(since.as_nanos()).ok().map(Timestamp::from_nanos)
 }
+
+/// A year: far more than a clock can go back, and far less than the time since 1970, to which the
+/// filter's offset leads.
+const BEFORE: Duration = Duration::from_secs(365 * 86_400);
 
 /// Since 1970.
 pub(crate) fn wall() -> Option<Timestamp> {

@@ -83,6 +83,8 @@ fn start() -> io::Result<UnixStream> {
 fn run(mut alarm: UnixStream) {
     /// For an open end: a read without a time-out could not be one with one later.
     const LONG: Duration = Duration::from_secs(3_600);
+    /// While a worker is to be woken: the kernel's time goes on as usual when the clock is set.
+    const LOOK_AGAIN: Duration = Duration::from_millis(50);
     loop {
         let now = Instant::now();
         let next_at = {
@@ -96,7 +98,7 @@ fn run(mut alarm: UnixStream) {
             wakes.sleeps_until = wakes.by_worker.values().filter_map(|wake| wake.at).min();
             wakes.sleeps_until
         };
-        let sleep = next_at.map_or(LONG, |at| at.saturating_duration_since(now));
+        let sleep = next_at.map_or(LONG, |at| at.saturating_duration_since(now).min(LOOK_AGAIN));
         // The kernel rounds down, and takes no time-out of zero.
         let sleep = sleep.saturating_add(Duration::from_micros(1));
         if alarm.set_read_timeout(Some(sleep)).is_err() {
