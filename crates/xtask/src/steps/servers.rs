@@ -187,7 +187,7 @@ pub fn e2e_envoy_slim(workspace: &Workspace) -> Result<()> {
 /// The tests of the dynamic module: what depends on its host. Rules, algorithms and formats are the
 /// same code in all modules. Left out: what it refuses (metadata, claims, calls to clusters), what
 /// a wasm host alone has (traps, images, several machines), and the gauges of memory.
-pub(super) const OF_MODULE: [&str; 41] = [
+pub(super) const OF_MODULE: [&str; 42] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
@@ -196,6 +196,7 @@ pub(super) const OF_MODULE: [&str; 41] = [
     "envoy_body::a_header_may_be_a_trailer",
     "envoy_body::a_model_server_that_streams_has_a_budget_and_four_places",
     "envoy_body::a_response_that_breaks_off_costs_what_it_showed",
+    "envoy_cases_real::every_case_in_a_real_envoy",
     "envoy_certificates::a_client_is_counted_by_its_verified_certificate",
     "envoy_charging::a_client_that_leaves_before_the_response_is_charged",
     "envoy_charging::a_response_settles_the_cost_that_it_shows",
