@@ -5,13 +5,13 @@
 //! when it is called.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate_filter::host::reply::Reply;
+use tollgate_policy::waiting::SlabMap;
 
 use crate::abi::{self, Stream};
 use crate::configuration::Configuration;
@@ -48,25 +48,6 @@ pub(crate) enum Action {
     Resume(u32),
 }
 
-/// The hash of our own consecutive numbers, which no client chooses.
-#[derive(Default)]
-pub(crate) struct ByNumber(u64);
-
-impl Hasher for ByNumber {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    /// The constant of Fibonacci hashing (Knuth, "Sorting and Searching", 6.4).
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// What host calls are about.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Subject {
@@ -78,7 +59,7 @@ pub(crate) struct Subject {
 #[derive(Default)]
 pub(crate) struct Context {
     pub(crate) roots: RefCell<Vec<Root>>,
-    pub(crate) streams: RefCell<HashMap<u32, Open, BuildHasherDefault<ByNumber>>>,
+    pub(crate) streams: RefCell<SlabMap<u32, Open>>,
     pub(crate) metrics: Metrics,
     pub(crate) actions: RefCell<VecDeque<Action>>,
     /// The response that is being made; headers are set on it and not on Envoy's.
@@ -190,7 +171,7 @@ impl Context {
             let id = self.last_id.get().wrapping_add(1);
             self.last_id.set(id);
             let is_root = self.roots.borrow().iter().any(|root| root.id == id);
-            if id != 0 && !is_root && !self.streams.borrow().contains_key(&id) {
+            if id != 0 && !is_root && self.streams.borrow().get(&id).is_none() {
                 return id;
             }
         }

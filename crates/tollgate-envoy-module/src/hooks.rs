@@ -1,7 +1,7 @@
 //! What each call of Envoy does, behind a guard against panics.
 //!
-//! Invariant: a panic ends here. It is logged, the stream that it happened in is answered with 503,
-//! and all others go on: nothing that they need is lost by it. Not here: pointers.
+//! Invariant: a panic ends here. It is logged, the request that it happened in is answered with
+//! 503, and other streams go on. Not here: pointers.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};

@@ -38,15 +38,12 @@ impl LocalReply {
     /// Sends it. Envoy makes a response to gRPC of a request with one of two content types alone;
     /// for any other the headers are sent as they are, without `details`.
     pub(crate) fn send(mut self, stream: Stream) {
-        if self.is_grpc
-            && !stream.header(HeaderKind::Request, "content-type", is_grpc).unwrap_or(false)
-        {
+        let is_envoys = stream.header(HeaderKind::Request, "content-type", is_grpc) == Some(true);
+        if self.is_grpc && !is_envoys {
             self.headers.insert(0, (":status".to_owned(), self.status.to_string()));
             return stream.respond_with_headers(&self.headers);
         }
-        if !self.is_grpc
-            && stream.header(HeaderKind::Request, "content-type", is_grpc).unwrap_or(false)
-        {
+        if is_envoys && !self.is_grpc {
             // Without one of ours, Envoy would send 0, which means success.
             self.add("grpc-status", grpc_status(self.status));
         }

@@ -35,7 +35,11 @@ fn of_policy(policy: &Policy, at: &str, problems: &mut Vec<String>) {
         let what = match read.fact {
             Fact::Claim(name) => format!("the claim \"{name}\""),
             Fact::Metadata(path) => format!("metadata {path}"),
-            _ => continue,
+            Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Query(_) => continue,
+            Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Certificate(_) => continue,
+            Fact::Country | Fact::Asn | Fact::Cloudflare(_) => continue,
+            Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => continue,
+            Fact::Status | Fact::Actual | Fact::Duration => continue,
         };
         let rule = read.by.rule().and_then(|index| policy.rules().get(index));
         let place = rule.map_or_else(|| at.to_owned(), |rule| place(at, rule));

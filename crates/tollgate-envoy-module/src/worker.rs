@@ -60,15 +60,24 @@ impl Worker {
 
     /// Runs one hook about a stream, and then everything that had to wait for it.
     fn run<T>(&self, stream: u32, act: impl FnOnce(&Filter<Host>) -> T) -> T {
-        let outer = self.context.current.get();
-        self.context.enter(stream);
-        self.depth.set(self.depth.get().saturating_add(1));
-        let result = act(&self.filter);
-        if self.depth.get() == 1 {
-            self.act();
-            self.arm();
-        }
-        self.depth.set(self.depth.get().saturating_sub(1));
+        let root = self.context.open(stream).map(|open| open.root);
+        let subject = root.map_or(self.context.current.get(), |root| Subject { root, stream });
+        self.about(subject, || {
+            self.depth.set(self.depth.get().saturating_add(1));
+            let result = act(&self.filter);
+            if self.depth.get() == 1 {
+                self.act();
+                self.arm();
+            }
+            self.depth.set(self.depth.get().saturating_sub(1));
+            result
+        })
+    }
+
+    /// Makes host calls be about this subject for the time of `act`.
+    fn about<T>(&self, subject: Subject, act: impl FnOnce() -> T) -> T {
+        let outer = self.context.current.replace(subject);
+        let result = act();
         self.context.current.set(outer);
         result
     }
@@ -172,9 +181,9 @@ impl Worker {
         let open = self.context.streams.borrow_mut().remove(&id);
         let Some(open) = open else { return };
         self.hand_carrier_on(id);
-        let outer = self.context.current.replace(Subject { root: open.root, stream: 0 });
-        self.run(0, |filter| filter.on_delete(id));
-        self.context.current.set(outer);
+        self.about(Subject { root: open.root, stream: 0 }, || {
+            self.run(0, |filter| filter.on_delete(id));
+        });
     }
 
     /// Lets another stream wake this thread, if the one that ended did.
@@ -196,15 +205,11 @@ impl Worker {
                 Some(root.id)
             });
             let Some(root) = due else { break };
-            let outer = self.context.current.replace(Subject { root, stream: 0 });
             self.depth.set(self.depth.get().saturating_add(1));
-            self.filter.on_tick(root);
+            self.about(Subject { root, stream: 0 }, || self.filter.on_tick(root));
             self.depth.set(self.depth.get().saturating_sub(1));
-            self.context.current.set(outer);
         }
-        if self.depth.get() == 0 {
-            self.run(0, |_| ());
-        }
+        self.finish();
     }
 
     /// The root of a configuration on this thread; a new one reads the policy.
@@ -227,17 +232,14 @@ impl Worker {
             tried_at: Instant::now(),
             tick: None,
         });
-        let outer = self.context.current.replace(Subject { root: id, stream: 0 });
-        self.filter.on_context_create(id, 0);
-        self.context.current.set(outer);
+        self.about(Subject { root: id, stream: 0 }, || self.filter.on_context_create(id, 0));
         self.configure(id, len);
         id
     }
 
     fn configure(&self, id: u32, len: usize) {
-        let outer = self.context.current.replace(Subject { root: id, stream: 0 });
-        let is_ready = self.filter.on_configure(id, len);
-        self.context.current.set(outer);
+        let subject = Subject { root: id, stream: 0 };
+        let is_ready = self.about(subject, || self.filter.on_configure(id, len));
         if let Some(root) = self.context.roots.borrow_mut().iter_mut().find(|root| root.id == id) {
             (root.is_ready, root.tried_at) = (is_ready, Instant::now());
         }
@@ -257,9 +259,7 @@ impl Worker {
     }
 
     fn remove_root(&self, id: u32) {
-        let outer = self.context.current.replace(Subject { root: id, stream: 0 });
-        self.filter.on_delete(id);
-        self.context.current.set(outer);
+        self.about(Subject { root: id, stream: 0 }, || self.filter.on_delete(id));
     }
 
     /// Ends the roots of configurations that have ended.
@@ -302,16 +302,14 @@ impl Worker {
             open.is_answered = true;
         }
         self.context.reply.replace(Some(reply));
-        let outer = self.context.current.get();
-        self.context.enter(id);
-        self.filter.on_response_headers(id);
-        self.context.current.set(outer);
+        let subject = Subject { root: open.root, stream: id };
+        self.about(subject, || self.filter.on_response_headers(id));
         if let Some(reply) = self.context.reply.take() {
             reply.send(open.stream);
         }
     }
 
-    /// Tells the timer when this thread wants to be called.
+    /// Sets when the timer wakes this thread.
     fn arm(&self) {
         let at = self.context.roots.borrow().iter().filter_map(|root| Some(root.tick?.0)).min();
         if at.is_some() && self.carrier.get().is_none() {

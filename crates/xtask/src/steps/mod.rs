@@ -85,7 +85,7 @@ const STEPS: &[Step] = &[
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
-    patient("envoy", "end to end, the dynamic module", MODULE, servers::e2e_module),
+    patient("envoy", "end to end, the dynamic module", OLDER, servers::e2e_module),
     paged("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     paged("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
@@ -124,8 +124,6 @@ const RELEASED: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
 /// The filter itself is built by an earlier step.
 const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
-/// With the older Envoy that loads it.
-const MODULE: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
 const MESHES: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::MANIFESTS];
 const MANIFESTS: &[&Tool] = &[&tools::MANIFESTS];
 /// The tests that use the server.
