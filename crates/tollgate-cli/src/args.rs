@@ -187,6 +187,9 @@ pub(crate) struct EmbedArgs {
     /// The path of the filter for Envoy
     #[arg(long, value_name = "FILE", default_value = "/etc/envoy/tollgate-envoy.wasm")]
     pub(crate) wasm: String,
+    /// The path of the dynamic module for Envoy, instead of a filter of wasm
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wasm", "vm_id"])]
+    pub(crate) module: Option<String>,
     /// The name of the filter, also in metrics
     #[arg(long, default_value = "tollgate")]
     pub(crate) name: String,
@@ -198,7 +201,7 @@ pub(crate) struct EmbedArgs {
     pub(crate) indent: u8,
     /// A configuration of Envoy in YAML: replace the policy of its filter instead of printing the
     /// block
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["wasm", "name", "vm_id", "indent"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wasm", "module", "name", "vm_id", "indent"])]
     pub(crate) into: Option<PathBuf>,
     /// The name of that filter, if there are several
     #[arg(long, value_name = "NAME", requires = "into")]

@@ -128,13 +128,14 @@ fn all<S: PolicyReport>(
         message,
     });
     let problems: Vec<Finding> = found.twice.into_iter().map(Finding::from).chain(none).collect();
-    let filters = found.filters.into_iter().map(|Filter { place, document, around, .. }| {
-        let compiled = match document {
-            Ok(document) => source::compile(&document, &[Surface::Envoy]),
-            Err(fault) => Compiled::failed(fault, &[Surface::Envoy]),
-        };
-        FilterReport { place, report: report(compiled, Some(&around)) }
-    });
+    let filters =
+        found.filters.into_iter().map(|Filter { place, host, document, around, .. }| {
+            let compiled = match document {
+                Ok(document) => source::compile_for(host, &document, &around.named),
+                Err(fault) => Compiled::failed(fault, &[Surface::Envoy]),
+            };
+            FilterReport { place, report: report(compiled, Some(&around)) }
+        });
     let filters: Vec<_> = filters.collect();
     let ok =
         problems.is_empty() && filters.iter().all(|filter| filter.report.problems().is_empty());

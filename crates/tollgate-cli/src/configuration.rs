@@ -1,4 +1,5 @@
-//! The `configuration` of a wasm plugin, and the policy in each of its forms.
+//! The configuration of a wasm plugin or of a dynamic module's filter, and the policy in each of
+//! its forms.
 //!
 //! Invariant: the policy read here is the policy that the filter gets, and a form that Envoy or the
 //! filter rejects is a fault. Deliberately not here: finding the filters; `envoy` does that.
@@ -12,6 +13,56 @@ use tollgate_yaml::{Document, Fault, Form, Kind, Node, Reading, Tree, Value, jso
 const MAX_STRUCT_DEPTH: usize = 32;
 /// The fields of a configuration that contains more than a policy.
 const MORE: [&str; 5] = ["policy", "policies", "policy_from", "fleet", "hash_key"];
+
+/// Those of them for which a filter sends requests.
+const CALLS: [&str; 2] = ["policy_from", "fleet"];
+
+/// What loads a filter into Envoy, by the message that configures it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    Wasm,
+    DynamicModule,
+}
+
+impl Host {
+    pub(crate) const ALL: [Self; 2] = [Self::Wasm, Self::DynamicModule];
+
+    pub(crate) const fn message(self) -> &'static str {
+        match self {
+            Self::Wasm => "envoy.extensions.filters.http.wasm.v3.Wasm",
+            Self::DynamicModule => {
+                "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter"
+            }
+        }
+    }
+
+    /// The field with the filter's own configuration.
+    pub(crate) const fn configuration(self) -> &'static str {
+        match self {
+            Self::Wasm => "configuration",
+            Self::DynamicModule => "filter_config",
+        }
+    }
+
+    /// The fields that may name the filter.
+    pub(crate) const fn names(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::Wasm => &[
+                &["name"],
+                &["root_id"],
+                &["vm_config", "vm_id"],
+                &["vm_config", "code", "local", "filename"],
+                &["vm_config", "code", "remote", "http_uri", "uri"],
+            ],
+            Self::DynamicModule => &[
+                &["filter_name"],
+                &["dynamic_module_config", "name"],
+                &["dynamic_module_config", "module", "local", "filename"],
+                &["dynamic_module_config", "module", "remote", "http_uri", "uri"],
+            ],
+        }
+    }
+}
 
 /// The field with the policy of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +92,10 @@ pub(crate) struct Policies {
     pub(crate) hash_key: Option<[u8; 16]>,
 }
 
-/// Reads the policies in a filter's `configuration`, which is an `Any` in its JSON form.
-pub(crate) fn policies(config: &Node, reading: Reading) -> Result<Policies, Fault> {
+/// Reads the policies in a filter's own configuration, which is an `Any` in its JSON form.
+pub(crate) fn policies(config: &Node, host: Host, reading: Reading) -> Result<Policies, Fault> {
     const NONE: &str = "the plugin has no configuration; put the policy there";
-    let Some(any) = config.get("configuration").filter(|any| !any.is_null(reading)) else {
+    let Some(any) = config.get(host.configuration()).filter(|any| !any.is_null(reading)) else {
         return fault(config.line, NONE);
     };
     let value = any.get("value").filter(|value| !value.is_null(reading));
@@ -74,15 +125,27 @@ pub(crate) fn policies(config: &Node, reading: Reading) -> Result<Policies, Faul
         ("google.protobuf.BytesValue", Some(value)) => from_bytes(value),
         _ => fault(line, "the filter reads a google.protobuf.Struct or a StringValue only"),
     };
-    document.and_then(alone)
+    document.and_then(|document| alone(document, host))
 }
 
 /// Reads a configuration that contains more than one policy.
-fn alone(document: Document) -> Result<Policies, Fault> {
+fn alone(document: Document, host: Host) -> Result<Policies, Fault> {
     let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
     let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
     let has_more = root.is_some_and(|root| MORE.iter().any(|name| root.get(name).is_some()));
     let holds = if has_more { Holds::More } else { Holds::Policy };
+    if host == Host::DynamicModule
+        && let Some(field) = root.and_then(|root| {
+            root.fields().iter().find(|field| CALLS.contains(&field.name.as_str()))
+        })
+    {
+        let message = format!(
+            "\"{}\": a dynamic module sends no requests of its own; use the wasm module",
+            field.name
+        );
+        let line = document.line(&field.name).unwrap_or(field.line);
+        return Err(Fault { line, column: 1, message });
+    }
     let Some(policy) = root.and_then(|root| root.get("policy")) else {
         return Ok(Policies { document, holds, named: Vec::new(), hash_key: None });
     };

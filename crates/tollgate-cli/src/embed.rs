@@ -12,10 +12,11 @@ use tollgate_policy::Surface;
 use tollgate_yaml::{Document, Form, Language, Node, Reading, Scalar, Value};
 
 use crate::args::EmbedArgs;
+use crate::configuration::Host;
 use crate::envoy::Filters;
 use crate::error::CommandError;
 use crate::input::{self, Input};
-use crate::into::{self, indented};
+use crate::into::{self, configuration, indented};
 use crate::manager;
 use crate::source::{self, Compiled, Source};
 use crate::{command, output};
@@ -37,24 +38,40 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), CommandError> {
             return Err(CommandError::Misuse(message));
         }
     };
-    let compiled = source::compile(&document, &[Surface::Envoy]);
+    let host = if args.module.is_some() { Host::DynamicModule } else { Host::Wasm };
+    let compiled = source::compile_for(host, &document, &[]);
     if !compiled.problems.is_empty() {
         return Err(command::refuse(&compiled.problems, &file));
     }
-    let configuration =
+    let any =
         yaml.and_then(|yaml| as_struct(&yaml, &document)).unwrap_or_else(|| as_string(&document));
     if let Some(into) = &args.into {
-        return into::run(&args.policy, into, args.filter.as_deref(), &configuration);
+        let policy = (args.policy.as_path(), &document);
+        return into::run(policy, into, args.filter.as_deref(), &any);
     }
     let needs = compiled.policies.first().map(|(_, policy)| manager::needed_by(policy));
-    output::raw(&block(args, &configuration, &needs.unwrap_or_default()))
+    output::raw(&block(args, &configuration(host, &any), &needs.unwrap_or_default()))
 }
 
 /// The block with these lines in it.
 fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
-    let EmbedArgs { wasm, name, vm_id, indent, .. } = args;
+    let EmbedArgs { wasm, module, name, vm_id, indent, .. } = args;
     let (name, vm_id, wasm) = (scalar(name), scalar(vm_id), scalar(wasm));
-    let head = format!(
+    let (head, depth) = match module.as_deref().map(scalar) {
+        None => (of_wasm(needs, &name, &vm_id, &wasm), 6),
+        Some(module) => (of_module(needs, &name, &module), 4),
+    };
+    let mut out = String::new();
+    let margin = " ".repeat((*indent).into());
+    for line in head.lines() {
+        let _ = writeln!(out, "{margin}{line}"); // cannot fail
+    }
+    out + &indented(configuration, usize::from(*indent).saturating_add(depth))
+}
+
+/// A filter of wasm, up to its configuration.
+fn of_wasm(needs: &str, name: &str, vm_id: &str, wasm: &str) -> String {
+    format!(
         "\
 {needs}- name: {name}
   typed_config:
@@ -70,16 +87,27 @@ fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
         code:
           local: {{ filename: {wasm} }}
 "
-    );
-    let mut out = String::new();
-    let margin = " ".repeat((*indent).into());
-    for line in head.lines() {
-        let _ = writeln!(out, "{margin}{line}"); // cannot fail
-    }
-    out + &indented(configuration, usize::from(*indent).saturating_add(6))
+    )
 }
 
-/// The lines of a `configuration` with the YAML as it is written; `None` where Envoy would read
+/// A filter of the dynamic module, up to its configuration.
+fn of_module(needs: &str, name: &str, module: &str) -> String {
+    format!(
+        "\
+{needs}- name: {name}
+  typed_config:
+    \"@type\": type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter
+    dynamic_module_config:
+      module: {{ local: {{ filename: {module} }} }}
+      # Metrics have the names of the wasm module's.
+      metrics_namespace: wasmcustom
+    # Counts are shared by all filters of this name.
+    filter_name: {name}
+"
+    )
+}
+
+/// The lines of an `Any` with the YAML as it is written; `None` where Envoy would read
 /// something else from it.
 fn as_struct(yaml: &str, document: &Document) -> Option<Vec<String>> {
     let text = yaml.trim_start_matches('\u{feff}').replace("\r\n", "\n");
@@ -95,12 +123,13 @@ fn as_struct(yaml: &str, document: &Document) -> Option<Vec<String>> {
     );
     let around = "\"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n\
                   config:\n  name: tollgate\n";
-    let root = Node::parse(&format!("{around}{}", indented(&lines, 2))).ok()?;
+    let field = indented(&configuration(Host::Wasm, &lines), 2);
+    let root = Node::parse(&format!("{around}{field}")).ok()?;
     let found = Filters::find(&root, Reading::Envoy).filters.into_iter().next()?;
     (found.document.ok()?.json == document.json).then_some(lines)
 }
 
-/// The lines of a `configuration` with the policy as JSON.
+/// The lines of an `Any` with the policy as JSON.
 fn as_string(document: &Document) -> Vec<String> {
     let mut lines = head_of("StringValue");
     lines.push("  value: |".to_owned());
@@ -112,8 +141,7 @@ fn as_string(document: &Document) -> Vec<String> {
 }
 
 fn head_of(message: &str) -> Vec<String> {
-    let of_type = format!("  \"@type\": type.googleapis.com/google.protobuf.{message}");
-    vec!["configuration:".to_owned(), of_type]
+    vec![format!("  \"@type\": type.googleapis.com/google.protobuf.{message}")]
 }
 
 /// A text as YAML, without quotes where it does not need them.

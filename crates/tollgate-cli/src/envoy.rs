@@ -11,10 +11,9 @@ use serde::Serialize;
 use tollgate_yaml::{Document, Fault, Field, Node, Reading};
 
 use crate::client_certificates::ClientCertificates;
-use crate::configuration::{Configuration, Holds, Policies, message_type, policies};
+use crate::configuration::{Configuration, Holds, Host, Policies, message_type, policies};
 use crate::manager::{FilterContext, Manager};
 
-const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MANAGER: &str =
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 const TYPED_STRUCTS: [&str; 2] = ["xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"];
@@ -34,6 +33,7 @@ const OUTERMOST: [&str; 8] = [
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) place: FilterPlace,
+    pub(crate) host: Host,
     /// Its policy, or why Envoy or the filter gets none.
     pub(crate) document: Result<Document, Fault>,
     pub(crate) around: FilterContext,
@@ -54,7 +54,7 @@ pub(crate) struct Filters {
     pub(crate) filters: Vec<Filter>,
     /// Duplicate names outside of the policies.
     pub(crate) twice: Vec<Fault>,
-    /// Wasm filters that are not Tollgate.
+    /// Wasm filters and dynamic modules that are not Tollgate.
     others: usize,
 }
 
@@ -88,18 +88,19 @@ pub(crate) fn is_envoy(root: &Node) -> bool {
     if ["version", "rules"].iter().any(|name| names.contains(name)) {
         return false;
     }
-    OUTERMOST.iter().any(|name| names.contains(name)) || holds_wasm(root)
+    OUTERMOST.iter().any(|name| names.contains(name)) || holds_filter(root)
 }
 
 /// The same check on a text, by approximation.
 pub(crate) fn looks_like_envoy(text: &str) -> bool {
-    text.contains("\"static_resources\"") || text.contains(WASM)
+    text.contains("\"static_resources\"")
+        || Host::ALL.iter().any(|host| text.contains(host.message()))
 }
 
-fn holds_wasm(node: &Node) -> bool {
-    wasm(node).is_some()
-        || node.items().iter().any(holds_wasm)
-        || node.fields().iter().any(|field| holds_wasm(&field.value))
+fn holds_filter(node: &Node) -> bool {
+    hosted(node).is_some()
+        || node.items().iter().any(holds_filter)
+        || node.fields().iter().any(|field| holds_filter(&field.value))
 }
 
 impl Filters {
@@ -116,8 +117,8 @@ impl Filters {
             _ if !self.filters.is_empty() => return None,
             0 => String::new(),
             _ => {
-                "; a wasm filter is one when its name, vm_id or module is called tollgate, or its \
-                  configuration has rules"
+                "; a filter of wasm or of a dynamic module is one when its name, vm_id or module is \
+                  called tollgate, or its configuration has rules"
                     .to_owned()
             }
         };
@@ -125,9 +126,9 @@ impl Filters {
     }
 
     fn look<'n>(&mut self, node: &'n Node, around: ValueContext<'n>, reading: Reading) {
-        if let Some(config) = wasm(node) {
+        if let Some((host, config)) = hosted(node) {
             let name = around.named.map(|(_, name)| name);
-            if is_tollgate(config, name, reading) {
+            if is_tollgate(host, config, name, reading) {
                 let place = FilterPlace {
                     line: around.named.map_or(node.line, |(line, _)| line),
                     listener: around.listener.map(str::to_owned),
@@ -136,7 +137,7 @@ impl Filters {
                 let later = around.manager.map_or_else(Vec::new, |it| later(it, &place));
                 let certificates = around.chain.map(|chain| ClientCertificates::of(chain, reading));
                 let manager = around.manager.map(|manager| Manager::new(manager, reading));
-                let (document, holds, named, hash_key) = match policies(config, reading) {
+                let (document, holds, named, hash_key) = match policies(config, host, reading) {
                     Ok(Policies { document, holds, named, hash_key }) => {
                         (Ok(document), holds, named, hash_key)
                     }
@@ -144,14 +145,14 @@ impl Filters {
                 };
                 let around = FilterContext { manager, certificates, later, named, hash_key };
                 let mut fields = config.fields().iter().rev();
-                let field = fields.find(|field| field.name == "configuration");
+                let field = fields.find(|field| field.name == host.configuration());
                 let configuration =
                     field.map(|&Field { line, column, .. }| Configuration { line, column, holds });
-                self.filters.push(Filter { place, document, around, configuration });
+                self.filters.push(Filter { place, host, document, around, configuration });
             } else {
                 self.others = self.others.saturating_add(1);
             }
-            self.look_round_policy(node);
+            self.look_round_policy(host, node);
             return;
         }
         self.note_twice(node);
@@ -170,13 +171,13 @@ impl Filters {
 
     /// Looks for duplicate names outside of the policy; the policy's own reader reports those
     /// inside.
-    fn look_round_policy(&mut self, node: &Node) {
+    fn look_round_policy(&mut self, host: Host, node: &Node) {
         self.note_twice(node);
         for Field { name, value, .. } in node.fields() {
-            if name == "configuration" {
+            if name == host.configuration() {
                 self.note_twice(value);
             } else {
-                self.look_round_policy(value);
+                self.look_round_policy(host, value);
             }
         }
     }
@@ -193,9 +194,19 @@ impl Filters {
     }
 }
 
-/// The `config` of a wasm filter's typed configuration.
-fn wasm(node: &Node) -> Option<&Node> {
-    config_of(node, WASM).map(|filter| filter.get("config").unwrap_or(node))
+/// The host of the filter of which `node` is the typed configuration, and the object with the
+/// filter's own configuration in it.
+fn hosted(node: &Node) -> Option<(Host, &Node)> {
+    Host::ALL.into_iter().find_map(|host| {
+        let filter = config_of(node, host.message())?;
+        Some((
+            host,
+            match host {
+                Host::Wasm => filter.get("config").unwrap_or(node),
+                Host::DynamicModule => filter,
+            },
+        ))
+    })
 }
 
 /// The message of this type, if `node` is the typed configuration that contains it.
@@ -221,21 +232,14 @@ fn later(manager: &Node, own: &FilterPlace) -> Vec<String> {
     later.iter().skip(1).filter_map(name).filter(|name| !earlier.contains(name)).collect()
 }
 
-fn is_tollgate(config: &Node, filter: Option<&str>, reading: Reading) -> bool {
-    let at = |path: &[&str]| path.iter().try_fold(config, |node, name| node.get(name))?.text();
-    let names = [
-        filter,
-        at(&["name"]),
-        at(&["root_id"]),
-        at(&["vm_config", "vm_id"]),
-        at(&["vm_config", "code", "local", "filename"]),
-        at(&["vm_config", "code", "remote", "http_uri", "uri"]),
-    ];
+fn is_tollgate(host: Host, config: &Node, filter: Option<&str>, reading: Reading) -> bool {
+    let at = |path: &&[&str]| path.iter().try_fold(config, |node, name| node.get(name))?.text();
+    let mut names = filter.into_iter().chain(host.names().iter().filter_map(at));
     let is_named = |name: &str| name.to_ascii_lowercase().contains("tollgate");
     let has_rules = || {
-        let policies = policies(config, reading).ok();
+        let policies = policies(config, host, reading).ok();
         let tree = policies.and_then(|policies| Node::parse(&policies.document.json).ok());
         tree.is_some_and(|tree| tree.get("rules").is_some())
     };
-    names.into_iter().flatten().any(is_named) || has_rules()
+    names.any(is_named) || has_rules()
 }

@@ -8,22 +8,23 @@
 
 use std::path::Path;
 
-use tollgate_yaml::{Kind, Language, Node, Reading, json};
+use tollgate_yaml::{Document, Kind, Language, Node, Reading, json};
 
-use crate::configuration::{Configuration, Holds};
+use crate::command;
+use crate::configuration::{Configuration, Holds, Host};
 use crate::envoy::{Filter, Filters, is_envoy};
 use crate::error::CommandError;
 use crate::input::{self, Input, MAX_INPUT};
 use crate::output;
 use crate::output_file::OutputFile;
+use crate::source;
 
-/// Replaces the policy of the filter `name`, or of the only filter, with the lines of
-/// `configuration`.
+/// Replaces the policy of the filter `name`, or of the only filter, with the lines of an `Any`.
 pub(crate) fn run(
-    policy: &Path,
+    (policy, document): (&Path, &Document),
     into: &Path,
     name: Option<&str>,
-    configuration: &[String],
+    any: &[String],
 ) -> Result<(), CommandError> {
     let file = OutputFile::edit(into, [policy])?;
     let Input { name: file_name, text, language } = input::read(into)?;
@@ -33,11 +34,16 @@ pub(crate) fn run(
     }
     let old = read(&text).map_err(refuse)?;
     let filter = chosen(&old, name).map_err(refuse)?;
+    let problems = source::compile_for(filter.host, document, &[]).problems;
+    if !problems.is_empty() {
+        return Err(command::refuse(&problems, &policy.display().to_string()));
+    }
     let place = filter.place.words();
     let at = editable(&filter, &text)
         .map_err(|why| refuse(format!(":{}: {place} {why}", filter.place.line)))?;
-    let edited = edited(&text, at, configuration);
-    if !is_same_but(&old, &edited, at, configuration) {
+    let field = configuration(filter.host, any);
+    let edited = edited(&text, at, &field);
+    if !is_same_but(&old, &edited, at, &field) {
         let why =
             "is written in a way that is not edited in place; paste what `tollgate embed` prints";
         return Err(refuse(format!(":{}: {place} {why}", at.line)));
@@ -136,7 +142,7 @@ fn is_same_but(old: &Node, edited: &str, at: Configuration, configuration: &[Str
     let (mut taken_of_old, mut taken_of_new) = (Vec::new(), Vec::new());
     take(&mut old, at, &mut taken_of_old);
     take(&mut new, at, &mut taken_of_new);
-    let wanted = wanted.get("configuration").map(|wanted| json(wanted, Reading::Envoy));
+    let wanted = wanted.fields().first().map(|field| json(&field.value, Reading::Envoy));
     taken_of_old.len() == 1
         && taken_of_new.len() == 1
         && taken_of_new.iter().map(|node| json(node, Reading::Envoy)).next() == wanted
@@ -160,6 +166,12 @@ fn take(node: &mut Node, at: Configuration, taken: &mut Vec<Node>) {
             }
         }
     }
+}
+
+/// The field with a filter's own configuration: its name in `host`, and the lines of its value.
+pub(crate) fn configuration(host: Host, any: &[String]) -> Vec<String> {
+    let name = format!("{}:", host.configuration());
+    std::iter::once(name).chain(any.iter().cloned()).collect()
 }
 
 /// Puts `spaces` spaces before each line that is not empty.

@@ -107,9 +107,9 @@ fn candidates(args: &PkArgs) -> Result<(String, Vec<Candidate>), CommandError> {
             candidates.extend(plugin.named.into_iter().map(of_route));
         }
         Source::Envoy(filters) => {
-            for Filter { place, document, around, .. } in filters.filters {
+            for Filter { place, host, document, around, .. } in filters.filters {
                 let document = document.map_err(|fault| refuse(&[fault.into()]))?;
-                let compiled = source::compile(&document, &[Surface::Envoy]);
+                let compiled = source::compile_for(host, &document, &[]);
                 if !compiled.problems.is_empty() {
                     return Err(refuse(&compiled.problems));
                 }

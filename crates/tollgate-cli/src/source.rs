@@ -11,6 +11,7 @@ use serde::de::IgnoredAny;
 use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::{Plugin, Policy, Problem, Problems, Rule, Surface};
 
+use crate::configuration::Host;
 use crate::envoy::{self, Filters};
 use crate::error::CommandError;
 use crate::input::{self, Input};
@@ -137,6 +138,31 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
     warnings
         .extend(policies.first().into_iter().flat_map(|(_, policy)| unbacked(document, policy)));
     Compiled { surfaces: surfaces.to_vec(), problems: find(&problems), warnings, policies }
+}
+
+/// Compiles the policy of a filter in Envoy, whose routes have the policies `named`, for its host.
+pub(crate) fn compile_for(host: Host, document: &Document, named: &[NamedPolicy]) -> Compiled {
+    let mut compiled = compile(document, &[Surface::Envoy]);
+    if host == Host::DynamicModule {
+        let own = compiled.policies.iter().map(|(_, policy)| (String::new(), policy));
+        let named = named.iter().map(|it| (format!("policies.{}.", it.name), &it.policy));
+        for (of, policy) in own.chain(named) {
+            let found = policy.explain().problems_in_dynamic_module();
+            compiled.problems.extend(found.0.into_iter().map(
+                |Problem { path, message, .. }| {
+                    let line = if of.is_empty() { document.line(&path) } else { None };
+                    Finding {
+                        file: None,
+                        surface: None,
+                        line,
+                        path: format!("{of}{path}"),
+                        message,
+                    }
+                },
+            ));
+        }
+    }
+    compiled
 }
 
 /// A warning for each rule that a client can evade with an invented value. It is the same for every

@@ -213,3 +213,24 @@ fn compile_prints_the_document_as_json() {
         refused.stderr
     );
 }
+
+#[test]
+fn a_filter_of_the_dynamic_module_gets_the_policy_too() {
+    let folder = folder("module");
+    let old = "static_resources: {}\nx:\n- name: tollgate # ours\n  typed_config:\n    \"@type\": \
+               type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter\n    \
+               filter_config:\n      \"@type\": type.googleapis.com/google.protobuf.StringValue\n      \
+               value: '{}'\n    filter_name: tollgate\n";
+    fs::write(folder.join("envoy.yaml"), old).unwrap();
+    let ran = tollgate(&folder, &["embed", "policy.yaml", "--into", "envoy.yaml"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let new = fs::read_to_string(folder.join("envoy.yaml")).unwrap();
+    assert!(
+        new.contains(
+            "    filter_config:\n      \"@type\": type.googleapis.com/google.protobuf.Struct\n"
+        ),
+        "{new}"
+    );
+    assert!(new.ends_with("    filter_name: tollgate\n"), "{new}");
+    assert_eq!(problems(&folder)["filters"][0]["rules"][0]["name"], "new");
+}

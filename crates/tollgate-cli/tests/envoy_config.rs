@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::support::{root, tollgate, tollgate_reading};
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+const MODULE: &str =
+    "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 const STRUCT: &str = "type.googleapis.com/google.protobuf.Struct";
 const STRING: &str = "type.googleapis.com/google.protobuf.StringValue";
 const BYTES: &str = "type.googleapis.com/google.protobuf.BytesValue";
@@ -160,7 +162,9 @@ fn a_filter_of_somebody_else_is_none() {
     let report = check(&other.to_string());
     let message = report["problems"][0]["message"].as_str().unwrap();
     assert!(
-        message.starts_with("no Tollgate filter found; a wasm filter is one when"),
+        message.starts_with(
+            "no Tollgate filter found; a filter of wasm or of a dynamic module is one when"
+        ),
         "{message}"
     );
     assert_eq!((&report["ok"], &report["filters"]), (&json!(false), &json!([])));
@@ -174,6 +178,61 @@ fn a_filter_of_somebody_else_is_none() {
             check(&json!({"admin": {}, "x": {"@type": WASM, "config": config}}).to_string());
         assert_eq!(report["filters"].as_array().unwrap().len(), 1, "{config}");
     }
+}
+
+// Guards: a dynamic module whose limits are never judged, because only filters of wasm are found.
+#[test]
+fn a_dynamic_module_is_judged_as_the_module_judges_itself() {
+    let filter = |given: Value| {
+        json!({"name": "f", "typed_config": {"@type": MODULE,
+            "dynamic_module_config": {"module": {"local": {"filename": "/a/libtollgate_envoy_module.so"}}},
+            "filter_name": "f", "filter_config": {"@type": STRUCT, "value": given}}})
+    };
+    let found = |given: Value| {
+        let report = check(&filter(given).to_string());
+        let problems = report["filters"][0]["problems"].as_array().expect("one filter").iter();
+        let of = |problem: &Value, name: &str| problem[name].as_str().unwrap().to_owned();
+        problems.map(|it| (of(it, "path"), of(it, "message"))).collect::<Vec<_>>()
+    };
+    assert!(found(policy("r")).is_empty());
+    let (path, message) = &found(json!({"version": 2, "rules": []}))[0];
+    assert_eq!((path.as_str(), message.contains("is not a known version")), ("version", true));
+    // Envoy shows it no claims, and it sends no requests.
+    let mut by_user = policy("r");
+    by_user["rules"][0]["key"] = json!([{"jwt_claim": "sub"}]);
+    by_user["jwt"] = json!({"metadata": "payload"});
+    let reason =
+        "which Envoy does not show a dynamic module; use the wasm module tollgate-envoy.wasm";
+    let expected =
+        |path: &str| vec![(path.to_owned(), format!("reads the claim \"sub\", {reason}"))];
+    assert_eq!(found(by_user.clone()), expected("rules[0]"));
+    let routes = json!({"policy": policy("r"), "policies": {"users": by_user}});
+    assert_eq!(found(routes), expected("policies.users.rules[0]"));
+    let follows = json!({"policy": policy("r"), "policy_from": {"cluster": "c"}});
+    assert!(found(follows)[0].1.starts_with("\"policy_from\": a dynamic module sends no requests"));
+    // Its connection manager is judged, too.
+    let by_address = json!({"version": 1, "rules": [{"name": "r", "key": ["client_ip"],
+        "quotas": [{"limit": 1, "window": "1m"}]}]});
+    let manager = json!({"name": "m", "typed_config": {
+        "@type": "x/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "http_filters": [filter(by_address)]}});
+    let report = check(&json!({"filter_chains": [{"filters": [manager]}]}).to_string());
+    assert!(report.to_string().contains("use_remote_address"), "{report:#}");
+    // Another module is none.
+    let mut other = filter(json!({"a": 1}));
+    other["typed_config"]["dynamic_module_config"] = json!({"name": "waf"});
+    assert_eq!(check(&other.to_string())["filters"], json!([]));
+    // What `embed` prints for it is the policy.
+    let text = policy("r").to_string();
+    let arguments = ["embed", "-", "--module", "/a/module.so"];
+    let embedded = tollgate_reading(&policies(), &arguments, text.as_bytes());
+    assert_eq!((embedded.code, embedded.stderr.as_str()), (0, ""));
+    let report = check(&embedded.stdout);
+    assert_eq!(report["filters"][0]["rules"][0]["name"], "r", "{report:#}");
+    let yaml: Value = serde_yaml_ng::from_str(&embedded.stdout).unwrap();
+    assert_eq!(yaml[0]["typed_config"]["filter_name"], "tollgate");
+    let refused = tollgate_reading(&policies(), &arguments, by_user.to_string().as_bytes());
+    assert!(refused.code == 1 && refused.stderr.contains(reason), "{refused:?}");
 }
 
 #[test]

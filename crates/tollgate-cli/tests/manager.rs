@@ -262,11 +262,12 @@ fn the_shipped_configurations_have_what_their_policies_need() {
         "per-route-filters.yaml",
         "xds/ecds.yaml",
         "istio-envoyfilter.yaml",
+        "istio-dynamic-module.yaml",
     ] {
         let ran = tollgate(&folder, &["check", name]);
         assert_eq!((ran.code, ran.stdout.contains("warning:")), (0, false), "{name}: {ran:?}");
         assert!(ran.stdout.contains("\nmanager     "), "{name}: {ran:?}");
         checked += 1;
     }
-    assert_eq!(checked, 5);
+    assert_eq!(checked, 6);
 }

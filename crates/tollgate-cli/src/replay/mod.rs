@@ -228,8 +228,8 @@ fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>)
             }
             let many = found.filters.len();
             match (found.filters.pop(), many) {
-                (Some(Filter { document: Ok(document), .. }), 1) => {
-                    source::compile(&document, &[at])
+                (Some(Filter { host, document: Ok(document), .. }), 1) => {
+                    source::compile_for(host, &document, &[])
                 }
                 (Some(Filter { document: Err(fault), .. }), 1) => Compiled::failed(fault, &[at]),
                 _ => {

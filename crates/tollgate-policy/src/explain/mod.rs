@@ -6,6 +6,7 @@
 
 mod backing;
 mod describe;
+mod dynamic_module;
 mod keys;
 mod reads;
 mod rules;

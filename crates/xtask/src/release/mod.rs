@@ -52,6 +52,7 @@ pub fn release(workspace: &Workspace, extent: Extent) -> Result<()> {
 /// Builds the files to release; files that the tests have built are not built again.
 pub fn build(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
+    build::build(workspace, Product::Module)?;
     build::build(workspace, Product::Worker)?;
     npm::pack(workspace)?;
     server::build(workspace, "tollgate-server")?;

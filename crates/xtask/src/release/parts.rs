@@ -54,6 +54,7 @@ pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
     for module in envoy::ALL {
         parts.push(filter(workspace, module)?);
     }
+    parts.push(dynamic_module(workspace)?);
     parts.push(worker_modules(workspace)?);
     for (program, package) in PROGRAMS {
         let name = format!("{program}-{VERSION}-{NATIVE_TARGET}");
@@ -100,6 +101,14 @@ fn filter(workspace: &Workspace, module: &envoy::Module) -> Result<Part> {
     ];
     let mut linked = linked("tollgate-envoy", WASM_TARGET, "application");
     linked.build.features = module.features;
+    Ok(Part { name, files, linked: Some(linked) })
+}
+
+/// The dynamic module, for the processor of this machine.
+fn dynamic_module(workspace: &Workspace) -> Result<Part> {
+    let name = format!("tollgate-envoy-module-{VERSION}-{NATIVE_TARGET}");
+    let files = vec![data(format!("{name}.so"), &workspace.envoy_module())?];
+    let linked = linked("tollgate-envoy-module", NATIVE_TARGET, "library");
     Ok(Part { name, files, linked: Some(linked) })
 }
 

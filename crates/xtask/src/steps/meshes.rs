@@ -11,7 +11,7 @@ use crate::{
     files,
     problem::{OrProblem, Problem, Result},
     run,
-    servers::envoy::{self, SHIPPED_FILTER},
+    servers::envoy,
     tools::{envoy::CURRENT, python},
     workspace::Workspace,
 };
@@ -27,15 +27,18 @@ const SCHEMA: &str = "crates/xtask/python/meshes.yaml";
 /// A file, and the location of the filter's configuration in it.
 struct Manifest {
     file: &'static str,
+    /// The module that it loads.
+    module: fn(&Workspace) -> PathBuf,
     /// The filter as the mesh builds it from the object, with the module's path.
     filter: fn(&Value, &str) -> Value,
     /// Texts in the file, mistakes in their places, and the objections of the schema.
     wrong_fields: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const MANIFESTS: [Manifest; 3] = [
+const MANIFESTS: [Manifest; 5] = [
     Manifest {
         file: "istio-wasmplugin.yaml",
+        module: Workspace::envoy_wasm,
         filter: of_wasm_plugin,
         wrong_fields: &[
             ("failStrategy:", "failureStrategy:", "('failureStrategy' was unexpected)"),
@@ -46,6 +49,7 @@ const MANIFESTS: [Manifest; 3] = [
     },
     Manifest {
         file: "istio-envoyfilter.yaml",
+        module: Workspace::envoy_wasm,
         filter: of_envoy_filter,
         wrong_fields: &[
             ("operation: INSERT_BEFORE", "operation: BEFORE", "'BEFORE' is not one of"),
@@ -56,6 +60,7 @@ const MANIFESTS: [Manifest; 3] = [
     },
     Manifest {
         file: "envoy-gateway.yaml",
+        module: Workspace::envoy_wasm,
         filter: of_extension_policy,
         wrong_fields: &[
             ("failOpen: false", "failOpen: never", "'never' is not of type 'boolean'"),
@@ -64,12 +69,28 @@ const MANIFESTS: [Manifest; 3] = [
             ("v1alpha1", "v1", "$.apiVersion 'gateway.envoyproxy.io/v1alpha1' was expected"),
         ],
     },
+    Manifest {
+        file: "istio-dynamic-module.yaml",
+        module: Workspace::envoy_module,
+        filter: of_envoy_filter,
+        wrong_fields: &[("context: GATEWAY", "context: ALL", "'ALL' is not one of")],
+    },
+    Manifest {
+        file: "envoy-gateway-dynamic-module.yaml",
+        module: Workspace::envoy_module,
+        filter: of_dynamic_module,
+        wrong_fields: &[
+            ("dynamicModule:", "dynamicModules:", "('dynamicModules' was unexpected)"),
+            ("filterName:", "filter_name:", "('filter_name' was unexpected)"),
+        ],
+    },
 ];
 /// A text in every policy, and a mistake in its place.
 const EMBEDDED: (&str, &str) = ("window: 1m", "window: 0m");
 
 pub fn check(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
+    build::build(workspace, Product::Module)?;
     server::build(workspace, "tollgate-cli")?;
     for manifest in &MANIFESTS {
         let path = workspace.root.join("envoy").join(manifest.file);
@@ -141,7 +162,7 @@ fn embedded(
     manifest: &Manifest,
     object: &Value,
 ) -> Result<[(&'static str, Option<String>); 2]> {
-    let filter = (manifest.filter)(object, &workspace.envoy_wasm().display().to_string());
+    let filter = (manifest.filter)(object, &(manifest.module)(workspace).display().to_string());
     let config = bootstrap(filter).to_string();
     let by_envoy = envoy::validate(workspace, CURRENT, "mesh", &config).err();
     let by_check = checked(&written(workspace, &config)?, workspace)?;
@@ -160,9 +181,12 @@ fn checked(file: &Path, workspace: &Workspace) -> Result<Option<String>> {
     Ok((!status.success()).then(|| said + &complaints))
 }
 
+fn type_of(filter: &str) -> String {
+    format!("type.googleapis.com/envoy.extensions.filters.{filter}")
+}
+
 /// An Envoy with one listener and this filter.
 fn bootstrap(filter: Value) -> Value {
-    let type_of = |name: &str| format!("type.googleapis.com/envoy.extensions.filters.{name}");
     let manager = json!({
         "@type": type_of("network.http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": "mesh",
@@ -189,14 +213,18 @@ fn bootstrap(filter: Value) -> Value {
 /// As both meshes write it: the object's JSON in a text.
 fn wasm(config: &Value, policy: &Value) -> Value {
     let mut config = config.clone();
-    config["configuration"] = json!({
-        "@type": "type.googleapis.com/google.protobuf.StringValue",
-        "value": policy.to_string(),
-    });
+    config["configuration"] = text(policy);
     json!({"name": "tollgate", "typed_config": {
-        "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+        "@type": type_of("http.wasm.v3.Wasm"),
         "config": config,
     }})
+}
+
+fn text(policy: &Value) -> Value {
+    json!({
+        "@type": "type.googleapis.com/google.protobuf.StringValue",
+        "value": policy.to_string(),
+    })
 }
 
 /// Istio names the plugin after the object, and no `vm_id`.
@@ -232,12 +260,30 @@ fn of_extension_policy(object: &Value, module: &str) -> Value {
     wasm(&config, &spec["config"])
 }
 
+/// Envoy Gateway gives the object's JSON as a text, too.
+fn of_dynamic_module(object: &Value, module: &str) -> Value {
+    let spec = &object["spec"]["dynamicModule"][0];
+    json!({"name": "tollgate", "typed_config": {
+        "@type": type_of("http.dynamic_modules.v3.DynamicModuleFilter"),
+        "dynamic_module_config": {"module": {"local": {"filename": module}}},
+        "filter_name": spec["filterName"],
+        "filter_config": text(&spec["config"]),
+    }})
+}
+
 /// The object contains the whole filter.
 fn of_envoy_filter(object: &Value, module: &str) -> Value {
     let mut filter = object["spec"]["configPatches"][0]["patch"]["value"].clone();
-    let file = &mut filter["typed_config"]["config"]["vm_config"]["code"]["local"]["filename"];
-    if file == SHIPPED_FILTER {
-        *file = json!(module);
+    for place in [
+        "/typed_config/config/vm_config/code/local/filename",
+        "/typed_config/dynamic_module_config/module/local/filename",
+    ] {
+        let shipped = Path::new(module).file_name().unwrap_or_default().to_string_lossy();
+        if let Some(file) = filter.pointer_mut(place)
+            && *file == json!(format!("/etc/envoy/{shipped}"))
+        {
+            *file = json!(module);
+        }
     }
     filter
 }

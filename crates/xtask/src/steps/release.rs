@@ -34,6 +34,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     check_sums(&again)?;
     files::remove_all(&again)?;
     check_modules(workspace, &folder)?;
+    check_dynamic_module(workspace, &folder)?;
     check_parts(workspace, &folder)?;
     check_command_line(workspace, &folder)?;
     deployable(workspace, &folder)?;
@@ -77,6 +78,34 @@ fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
         wanted(is_in, format!("the image does not contain the tested {module}"))?;
     }
     Ok(())
+}
+
+/// The newest version of the C library that the dynamic module may need. Debian 12, Ubuntu 22.04,
+/// Red Hat 9, Amazon Linux 2023 and Envoy's images have it, as docs/envoy-module.md says.
+const GLIBC: (u32, u32) = (2, 34);
+
+/// The dynamic module is the tested one, and loads with the C library of the oldest distribution.
+fn check_dynamic_module(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let tested = files::bytes(workspace.envoy_module())?;
+    let names = sums::names(folder)?;
+    let name = names.iter().find(|name| name.ends_with(".so"));
+    let name = name
+        .ok_or_else(|| Problem::new("the release is not right", "it has no dynamic module", FIX))?;
+    wanted(files::bytes(folder.join(name))? == tested, format!("{name} is not the tested one"))?;
+    let needed = glibc(&tested);
+    wanted(needed.is_some_and(|needed| needed <= GLIBC), format!("{name} needs glibc {needed:?}"))
+}
+
+/// The newest version of the C library among the names of versions in a shared library.
+fn glibc(library: &[u8]) -> Option<(u32, u32)> {
+    const MARK: &[u8] = b"GLIBC_";
+    let named = library.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
+    let versions = named.filter_map(|(at, _)| {
+        let digits = library.get(at + MARK.len()..)?.split(|byte| *byte == 0).next()?;
+        let mut parts = std::str::from_utf8(digits).ok()?.split('.').map(str::parse);
+        Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    });
+    versions.max()
 }
 
 /// npm and pip install the command line, and what they install compiles a policy.
@@ -203,4 +232,16 @@ fn deployable(workspace: &Workspace, folder: &Path) -> Result<()> {
     wrangler.current_dir(&unpacked).args(["deploy", "--dry-run", "--outdir", "dry"]);
     let said = run::output(env::with_tools(workspace, &mut wrangler), "see wrangler.toml")?;
     wanted(said.contains("--dry-run: exiting now"), said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_of_the_c_library_is_found() {
+        let library = b"\0GLIBC_2.9\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_PRIVATE\0GLIBC_";
+        assert_eq!(glibc(library), Some((2, 34)));
+        assert_eq!(glibc(b"GLIBC_\xff"), None);
+    }
 }

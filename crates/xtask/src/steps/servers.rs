@@ -27,6 +27,8 @@ use crate::{
 use std::{ffi::OsStr, fs, process::Command, time::Duration};
 
 const E2E: &str = "tollgate-e2e";
+/// A third of their time such tests wait: for an event, a window, a clock of the platform.
+const AT_ONCE: &str = "3";
 /// Builds included.
 const UP_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -274,6 +276,7 @@ pub(super) fn tests_of<T: AsRef<OsStr>>(ws: &Workspace, envoy: Release, targets:
     targets.iter().for_each(|target| {
         command.arg("--test").arg(target);
     });
+    command.env("RUST_TEST_THREADS", AT_ONCE);
     env::for_tests(ws, envoy, &mut command);
     command
 }
