@@ -5,6 +5,9 @@
 //! each time it is used, so a number that was kept for too long finds nothing. Not here: what a
 //! value is.
 
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use tollgate_filter::host::streams::StreamMap;
 
 /// The bits of a number that are its place, from 1 on.
@@ -31,9 +34,10 @@ impl<T> ByStream<T> {
         self.values.get_mut(place(id))
     }
 
-    /// Any stream, with its value.
+    /// Any stream, with its value. Low places are used first, so one is found soon.
     pub(crate) fn any(&self) -> Option<(u32, &T)> {
-        self.values.iter().flatten().next().map(|(id, value)| (*id, value))
+        let values = if self.len > 0 { &*self.values } else { &[] };
+        values.iter().flatten().next().map(|(id, value)| (*id, value))
     }
 }
 
@@ -79,26 +83,27 @@ fn place(id: u32) -> usize {
 pub(crate) struct Numbers {
     /// The number that each place has; of a free one its next number. Nothing has the first place.
     by_place: Vec<u32>,
-    /// Numbers of free places.
-    free: Vec<u32>,
+    /// Places that are free. The lowest is used first.
+    free: BinaryHeap<Reverse<usize>>,
     roots: u32,
 }
 
 impl Default for Numbers {
     fn default() -> Self {
-        Self { by_place: vec![0], free: Vec::new(), roots: 0 }
+        Self { by_place: vec![0], free: BinaryHeap::new(), roots: 0 }
     }
 }
 
 impl Numbers {
     /// A number for a stream; `None` when there are too many.
     pub(crate) fn take(&mut self) -> Option<u32> {
-        self.free.pop().or_else(|| {
-            let next = u32::try_from(self.by_place.len()).ok();
-            let next = next.filter(|place| *place < MOST_STREAMS)?;
-            self.by_place.push(next);
-            Some(next)
-        })
+        if let Some(Reverse(place)) = self.free.pop() {
+            return self.by_place.get(place).copied();
+        }
+        let next = u32::try_from(self.by_place.len()).ok();
+        let next = next.filter(|place| *place < MOST_STREAMS)?;
+        self.by_place.push(next);
+        Some(next)
     }
 
     /// The stream of this number is gone; nothing happens when that is known.
@@ -106,7 +111,7 @@ impl Numbers {
         let number = self.by_place.get_mut(place(id)).filter(|number| **number == id && id != 0);
         if let Some(number) = number {
             *number = id.wrapping_add(MOST_STREAMS) & !ROOT;
-            self.free.push(*number);
+            self.free.push(Reverse(place(id)));
         }
     }
 

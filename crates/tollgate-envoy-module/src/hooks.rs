@@ -81,9 +81,11 @@ pub(crate) fn on_configuration_end(number: usize) {
 
 /// A stream begins; returns its id.
 pub(crate) fn on_stream(configuration: usize, stream: Stream) -> u32 {
-    let id = worker::with(|worker| worker.admit(configuration, stream)).flatten().unwrap_or(NONE);
-    guarded(Panicked::GoesOn, |worker| worker.begin(id, configuration));
-    id
+    let id = worker::with(|worker| worker.admit(configuration, stream)).flatten();
+    if let Some(id) = id {
+        guarded(Panicked::GoesOn, |worker| worker.begin(id, configuration));
+    }
+    id.unwrap_or(NONE)
 }
 
 /// The id of a stream that has no filter, because its thread is ending or has too many.

@@ -92,8 +92,8 @@ impl<H: Proxy> Waiting<H> {
     }
 }
 
-/// The turn of a waiting request. When nothing takes it, or a panic ends it, the next request of the
-/// line has its turn.
+/// The turn of a waiting request. When nothing takes it, or a panic ends it, the next request of
+/// the line has its turn.
 pub struct GivenTurn<'a, H: Proxy> {
     waiting: &'a Waiting<H>,
     ticket: Ticket,
