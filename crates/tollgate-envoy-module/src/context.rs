@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate_filter::host::reply::Reply;
-use tollgate_policy::waiting::SlabMap;
+use tollgate_filter::host::streams::StreamMap;
 
 use crate::abi::{self, Stream};
+use crate::by_stream::{ByStream, Numbers};
 use crate::configuration::Configuration;
 use crate::local_reply::LocalReply;
 use crate::metrics::Metrics;
@@ -59,7 +60,7 @@ pub(crate) struct Subject {
 #[derive(Default)]
 pub(crate) struct Context {
     pub(crate) roots: RefCell<Vec<Root>>,
-    pub(crate) streams: RefCell<SlabMap<u32, Open>>,
+    pub(crate) streams: RefCell<ByStream<Open>>,
     pub(crate) metrics: Metrics,
     pub(crate) actions: RefCell<VecDeque<Action>>,
     /// The response that is being made; headers are set on it and not on Envoy's.
@@ -67,7 +68,11 @@ pub(crate) struct Context {
     pub(crate) current: Cell<Subject>,
     /// Envoy's, while it configures on this thread.
     pub(crate) configuring: Cell<Option<abi::Configuration>>,
-    last_id: Cell<u32>,
+    /// True while the timer is set for the earliest tick.
+    pub(crate) is_armed: Cell<bool>,
+    pub(crate) numbers: RefCell<Numbers>,
+    /// A response that was sent, for its memory.
+    spare: Cell<Option<Box<LocalReply>>>,
 }
 
 thread_local! {
@@ -120,18 +125,25 @@ impl Context {
     }
 
     /// Answers the current stream when the filter has returned.
-    pub(crate) fn reply(&self, reply: &Reply) -> bool {
+    pub(crate) fn reply(&self, reply: Reply<'_>) -> bool {
         let id = self.current.get().stream;
         let is_open = self.open(id).is_some();
         if is_open {
-            self.queue(id, LocalReply::from(reply));
+            self.queue(id, |it| it.fill(reply));
         }
         is_open
     }
 
     /// Answers a stream when the filter has returned.
-    pub(crate) fn queue(&self, id: u32, reply: LocalReply) {
-        self.actions.borrow_mut().push_back(Action::Reply(id, Box::new(reply)));
+    pub(crate) fn queue(&self, id: u32, fill: impl FnOnce(&mut LocalReply)) {
+        let mut reply = self.spare.take().unwrap_or_default();
+        fill(&mut reply);
+        self.actions.borrow_mut().push_back(Action::Reply(id, reply));
+    }
+
+    /// Keeps a response that was sent, for its memory.
+    pub(crate) fn keep(&self, reply: Box<LocalReply>) {
+        self.spare.set(Some(reply));
     }
 
     /// Answers a stream that a panic has left, unless it is answered already.
@@ -143,7 +155,7 @@ impl Context {
             Action::Reply(of, _) | Action::Resume(of) => *of == id,
         };
         self.actions.borrow_mut().retain(|action| !is_of(action));
-        self.queue(id, LocalReply::after_panic());
+        self.queue(id, LocalReply::fill_after_panic);
     }
 
     /// Resumes a stream when the filter has returned.
@@ -162,23 +174,12 @@ impl Context {
         let tick = period.and_then(|period| Some((Instant::now().checked_add(period)?, period)));
         if let Some(root) = self.roots.borrow_mut().iter_mut().find(|root| root.id == id) {
             root.tick = tick;
-        }
-    }
-
-    /// A number that no root and no stream has.
-    pub(crate) fn new_id(&self) -> u32 {
-        loop {
-            let id = self.last_id.get().wrapping_add(1);
-            self.last_id.set(id);
-            let is_root = self.roots.borrow().iter().any(|root| root.id == id);
-            if id != 0 && !is_root && self.streams.borrow().get(&id).is_none() {
-                return id;
-            }
+            self.is_armed.set(false);
         }
     }
 
     /// The stream with this number.
     pub(crate) fn open(&self, id: u32) -> Option<Open> {
-        self.streams.borrow().get(&id).copied()
+        self.streams.borrow().get(id).copied()
     }
 }

@@ -81,12 +81,14 @@ pub(crate) fn on_configuration_end(number: usize) {
 
 /// A stream begins; returns its id.
 pub(crate) fn on_stream(configuration: usize, stream: Stream) -> u32 {
-    let id = worker::with(|worker| worker.admit(configuration, stream)).unwrap_or(NONE);
-    guarded(Panicked::GoesOn, |worker| worker.begin(id, configuration));
-    id
+    let id = worker::with(|worker| worker.admit(configuration, stream)).flatten();
+    if let Some(id) = id {
+        guarded(Panicked::GoesOn, |worker| worker.begin(id, configuration));
+    }
+    id.unwrap_or(NONE)
 }
 
-/// The id of a stream of a thread that is ending: it has no filter.
+/// The id of a stream that has no filter, because its thread is ending or has too many.
 const NONE: u32 = u32::MAX;
 
 /// Decides a request; returns the ABI's number for what becomes of it.
@@ -111,9 +113,11 @@ pub(crate) fn on_response_headers(id: u32, is_last: bool) {
 /// A piece of its body passes.
 pub(crate) fn on_response_body(id: u32, is_last: bool) {
     guarded(Panicked::GoesOn, |worker| {
-        worker.call(id, |filter, stream| {
-            filter.on_response_body(id, stream.response_body_len(), is_last);
-        });
+        if worker.reads_body(id) {
+            worker.call(id, |filter, stream| {
+                filter.on_response_body(id, stream.response_body_len(), is_last);
+            });
+        }
     });
 }
 

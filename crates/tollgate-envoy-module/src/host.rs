@@ -2,21 +2,24 @@
 //!
 //! Invariant: every failure of Envoy is a value. Not here: which stream is the current one.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_filter::host::Seed;
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
+use tollgate_filter::host::headers::HeaderLines;
 use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
-use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::host::shared_data::{BucketRead, SharedData, Stored, Table, Written};
 use tollgate_filter::request::facts::RequestSource;
-use tollgate_filter::wire::header_map::HeaderMapWriter;
 
 use crate::abi::{self, Attribute, HeaderKind, Level, MetricKind, Stream};
+use crate::by_stream::ByStream;
 use crate::clock;
 use crate::context::{self, Context};
 use crate::shared_map::SHARED;
+use crate::tables;
 
 /// The host of this thread's filter.
 #[derive(Clone, Copy)]
@@ -29,18 +32,25 @@ fn current() -> Option<Stream> {
     context::with(Context::stream).flatten()
 }
 
-fn headers(kind: HeaderKind) -> Option<Vec<u8>> {
-    let mut map = HeaderMapWriter::default();
-    let is_there = current()?.headers(kind, |name, value| {
-        // Envoy's names are ASCII: its parsers take no others.
-        if let Ok(name) = core::str::from_utf8(name) {
-            map.push(name, value);
-        }
-    });
-    is_there.then(|| map.finish())
+/// The lines of a message of the current stream. Envoy lends them, so each is looked up when it is
+/// asked for.
+pub(crate) struct Lines(HeaderKind);
+
+impl Lines {
+    fn of(kind: HeaderKind) -> Option<Self> {
+        current()?.has_lines(kind).then_some(Self(kind))
+    }
+}
+
+impl HeaderLines for Lines {
+    fn joined(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        current()?.joined(self.0, name).map(Cow::Owned)
+    }
 }
 
 impl Proxy for Host {
+    type Streams<T> = ByStream<T>;
+
     fn monotonic(&self) -> Option<Timestamp> {
         clock::monotonic()
     }
@@ -118,32 +128,27 @@ impl Proxy for Host {
         current()?.header(HeaderKind::Response, ":status", read)?
     }
 
-    fn response_headers(&self) -> Option<Vec<u8>> {
-        headers(HeaderKind::Response)
+    fn response_headers(&self) -> Option<Lines> {
+        Lines::of(HeaderKind::Response)
     }
 
     fn response_body(&self, from: usize, len: usize) -> Vec<u8> {
         current().map(|stream| stream.response_body(from, len)).unwrap_or_default()
     }
 
-    fn response_trailers(&self) -> Option<Vec<u8>> {
-        headers(HeaderKind::ResponseTrailers)
+    fn response_trailers(&self) -> Option<Lines> {
+        Lines::of(HeaderKind::ResponseTrailers)
     }
 
     fn request_bytes(&self) -> usize {
-        let mut bytes: usize = 0;
-        let mut add = |name: &[u8], value: &[u8]| {
-            bytes = bytes.saturating_add(name.len()).saturating_add(value.len());
-        };
-        current().map(|stream| stream.headers(HeaderKind::Request, &mut add));
-        bytes
+        current().map_or(0, |stream| stream.lines_len(HeaderKind::Request))
     }
 
     fn enter(&self, id: u32) -> bool {
         context::with(|it| it.enter(id)).unwrap_or_default()
     }
 
-    fn reply(&self, reply: &Reply) -> bool {
+    fn reply(&self, reply: Reply<'_>) -> bool {
         context::with(|it| it.reply(reply)).unwrap_or_default()
     }
 
@@ -168,8 +173,10 @@ impl Proxy for Host {
 }
 
 impl RequestSource for Host {
-    fn request_headers(&self) -> Option<Vec<u8>> {
-        headers(HeaderKind::Request)
+    type Lines = Lines;
+
+    fn request_headers(&self) -> Option<Lines> {
+        Lines::of(HeaderKind::Request)
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
@@ -231,12 +238,22 @@ fn define(kind: MetricKind, name: &str) -> Option<u32> {
 }
 
 impl SharedData for Host {
+    const READS_ARE_CHEAP: bool = true;
+
     fn get(&self, name: &[u8]) -> Stored {
         SHARED.get(name)
     }
 
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
         SHARED.set(name, value, cas)
+    }
+
+    fn get_bucket(&self, table: &Table, bucket: u32, bytes: &mut Vec<u8>) -> BucketRead {
+        tables::with(table.identity(), |table| table.get(bucket, bytes))
+    }
+
+    fn set_bucket(&self, table: &Table, bucket: u32, bytes: &[u8], cas: u32) -> Written {
+        tables::with(table.identity(), |table| table.set(bucket, bytes, cas))
     }
 }
 

@@ -5,10 +5,11 @@
 //! - `abi`: all `unsafe` code: what Envoy calls, and what it offers.
 //! - `hooks`: each call of Envoy, with a guard against panics.
 //! - `worker`: the filter of one of Envoy's threads. `context`: its streams and roots, for its
-//!   `host`'s calls. `local_reply`: a response in the origin's place.
+//!   `host`'s calls. `by_stream`: values of streams. `local_reply`: a response in the origin's
+//!   place.
 //! - `configuration`: what all threads share of one configuration.
-//! - `shared_map`: the counts of the process. `timer`: a thread that wakes workers. `metrics`:
-//!   Envoy's counters. `refused`: what Envoy does not show.
+//! - `tables`: the counts of the process. `shared_map`: what its threads agree on. `timer`: a
+//!   thread that wakes workers. `metrics`: Envoy's counters. `refused`: what Envoy does not show.
 //!
 //! Envoy calls its hooks on the thread of a stream's worker, and calls about a configuration on its
 //! main thread. So each thread has a filter of its own, and the counts are the process's: any
@@ -19,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod abi;
+mod by_stream;
 mod clock;
 mod configuration;
 mod context;
@@ -28,5 +30,6 @@ mod local_reply;
 mod metrics;
 mod refused;
 mod shared_map;
+mod tables;
 mod timer;
 mod worker;

@@ -3,18 +3,30 @@
 //! Invariant: it has the headers of the filter's reply, and those that the filter sets when the
 //! response comes. Not here: when it is sent.
 
+use std::borrow::Cow;
+
 use tollgate_filter::host::reply::Reply;
-use tollgate_filter::wire::header_map::HeaderMap;
 
 use crate::abi::{HeaderKind, Stream};
 
 /// A response in the origin's place, as Envoy takes it.
+#[derive(Default)]
 pub(crate) struct LocalReply {
     pub(crate) status: u16,
-    pub(crate) details: String,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-    pub(crate) is_grpc: bool,
+    details: Cow<'static, str>,
+    lines: Vec<Line>,
+    /// The names and values of the lines.
+    text: String,
+    body: Vec<u8>,
+    is_grpc: bool,
+}
+
+/// Where a header line is in the text: its name, and then its value.
+#[derive(Clone, Copy)]
+struct Line {
+    start: usize,
+    value: usize,
+    end: usize,
 }
 
 /// True for what Envoy's own responses take for gRPC.
@@ -24,36 +36,59 @@ fn is_grpc(content_type: &[u8]) -> bool {
 }
 
 impl LocalReply {
+    /// Makes it that of the filter, in the memory of an earlier one.
+    pub(crate) fn fill(&mut self, reply: Reply<'_>) {
+        self.lines.clear();
+        self.text.clear();
+        reply.fields(&mut |name, value| self.add(name, value));
+        self.is_grpc = reply.grpc_status >= 0;
+        if self.is_grpc {
+            self.add("grpc-status", &reply.grpc_status.to_string());
+        }
+        (self.status, self.details, self.body) = (reply.status, reply.details, reply.body);
+    }
+
+    /// Makes it the response to a request in which a hook was left by a panic.
+    pub(crate) fn fill_after_panic(&mut self) {
+        *self = Self { status: 503, details: "tollgate_panic".into(), ..Self::default() };
+    }
+
     /// Replaces a header, or appends it.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
-        self.headers.retain(|(other, _)| other != name);
+        let text = &self.text;
+        self.lines.retain(|line| text.get(line.start..line.value) != Some(name));
         self.add(name, value);
     }
 
     /// Appends a header line.
     pub(crate) fn add(&mut self, name: &str, value: &str) {
-        self.headers.push((name.to_owned(), value.to_owned()));
+        let start = self.text.len();
+        self.text.push_str(name);
+        let middle = self.text.len();
+        self.text.push_str(value);
+        self.lines.push(Line { start, value: middle, end: self.text.len() });
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
+        let part = |from, to| self.text.get(from..to).unwrap_or_default();
+        let line = move |it: &Line| (part(it.start, it.value), part(it.value, it.end));
+        self.lines.iter().map(line)
     }
 
     /// Sends it. Envoy makes a response to gRPC of a request with one of two content types alone;
     /// for any other the headers are sent as they are, without `details`.
-    pub(crate) fn send(mut self, stream: Stream) {
+    pub(crate) fn send(&mut self, stream: Stream) {
         let is_envoys = stream.header(HeaderKind::Request, "content-type", is_grpc) == Some(true);
         if self.is_grpc && !is_envoys {
-            self.headers.insert(0, (":status".to_owned(), self.status.to_string()));
-            return stream.respond_with_headers(&self.headers);
+            let status = self.status.to_string();
+            let lines = core::iter::once((":status", &*status)).chain(self.lines());
+            return stream.respond_with_headers(lines);
         }
         if is_envoys && !self.is_grpc {
             // Without one of ours, Envoy would send 0, which means success.
             self.add("grpc-status", grpc_status(self.status));
         }
-        stream.respond(self.status, &self.headers, &self.body, &self.details);
-    }
-
-    /// The response to a request in which a hook was left by a panic.
-    pub(crate) fn after_panic() -> Self {
-        let (headers, body, details) = (Vec::new(), Vec::new(), "tollgate_panic".to_owned());
-        Self { status: 503, details, headers, body, is_grpc: false }
+        stream.respond(self.status, self.lines(), &self.body, &self.details);
     }
 }
 
@@ -61,24 +96,4 @@ impl LocalReply {
 /// of HTTP statuses has it.
 const fn grpc_status(status: u16) -> &'static str {
     if status == 503 { "14" } else { "2" }
-}
-
-impl From<&Reply> for LocalReply {
-    fn from(reply: &Reply) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let map = HeaderMap::new(reply.headers.clone());
-        let mut headers: Vec<_> =
-            map.pairs().map(|(name, value)| (text(name), text(value))).collect();
-        let is_grpc = reply.grpc_status >= 0;
-        if is_grpc {
-            headers.push(("grpc-status".to_owned(), reply.grpc_status.to_string()));
-        }
-        Self {
-            status: reply.status,
-            details: reply.details.clone().into_owned(),
-            headers,
-            body: reply.body.clone(),
-            is_grpc,
-        }
-    }
 }

@@ -1,9 +1,10 @@
-//! The map that all threads of the process share, and all configurations: the counts.
+//! The map that all threads of the process share, and all configurations: what they agree on, such
+//! as seeds and the extents of tables.
 //!
 //! Invariant: it behaves as Envoy's shared data does, so the filter needs to know of one kind of
 //! map only: a value is replaced only under the number that it was read with, numbers grow over the
-//! whole map, and none is 0 or [`INSERT`]. A lock is held for one lookup. Not here: how much the
-//! map may hold; the tables of a policy have a fixed number of names.
+//! whole map, and none is 0 or [`INSERT`]. A lock is held for one lookup. Not here: the
+//! tables themselves, and how much the map may hold; a policy has a fixed number of names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -5,7 +5,6 @@
 //! registered; the handle of that stream is only used under the lock under which it is taken back.
 //! Not here: what a worker does when it wakes.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -16,13 +15,15 @@ use crate::abi::{Level, Scheduler, log};
 
 /// A worker's handle, and when it wants to be woken.
 struct Wake {
+    worker: u64,
     scheduler: Scheduler,
     at: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Wakes {
-    by_worker: HashMap<u64, Wake>,
+    /// There are few workers.
+    by_worker: Vec<Wake>,
     /// Ends the sleep of the thread; `None` before there is one.
     alarm: Option<UnixStream>,
     /// The end of its sleep; `None` when that is open.
@@ -33,19 +34,20 @@ static WAKES: LazyLock<Mutex<Wakes>> = LazyLock::new(Mutex::default);
 
 /// Registers a handle for this worker; an earlier one is dropped.
 pub(crate) fn register(worker: u64, scheduler: Scheduler) {
-    let at = None;
-    wakes().by_worker.insert(worker, Wake { scheduler, at });
+    let mut wakes = wakes();
+    wakes.by_worker.retain(|wake| wake.worker != worker);
+    wakes.by_worker.push(Wake { worker, scheduler, at: None });
 }
 
 /// Takes the handle of this worker back; from now on it is not used.
 pub(crate) fn unregister(worker: u64) {
-    wakes().by_worker.remove(&worker);
+    wakes().by_worker.retain(|wake| wake.worker != worker);
 }
 
 /// Wakes this worker once at `at`, or never; nothing happens without a handle.
 pub(crate) fn wake_at(worker: u64, at: Option<Instant>) {
     let mut wakes = wakes();
-    let Some(wake) = wakes.by_worker.get_mut(&worker) else { return };
+    let Some(wake) = wakes.by_worker.iter_mut().find(|it| it.worker == worker) else { return };
     if wake.at == at {
         return;
     }
@@ -56,7 +58,7 @@ pub(crate) fn wake_at(worker: u64, at: Option<Instant>) {
             Ok(alarm) => wakes.alarm = Some(alarm),
             Err(error) => {
                 // So that the next call tries again.
-                wakes.by_worker.values_mut().for_each(|wake| wake.at = None);
+                wakes.by_worker.iter_mut().for_each(|wake| wake.at = None);
                 return log(Level::Error, &format!("tollgate: there is no timer: {error}"));
             }
         }
@@ -89,13 +91,13 @@ fn run(mut alarm: UnixStream) {
         let now = Instant::now();
         let next_at = {
             let mut wakes = wakes();
-            for wake in wakes.by_worker.values_mut() {
+            for wake in &mut wakes.by_worker {
                 if wake.at.is_some_and(|at| at <= now) {
                     wake.at = None;
                     wake.scheduler.commit();
                 }
             }
-            wakes.sleeps_until = wakes.by_worker.values().filter_map(|wake| wake.at).min();
+            wakes.sleeps_until = wakes.by_worker.iter().filter_map(|wake| wake.at).min();
             wakes.sleeps_until
         };
         let sleep = next_at.map_or(LONG, |at| at.saturating_duration_since(now).min(LOOK_AGAIN));

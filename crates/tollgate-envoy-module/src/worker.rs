@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::reply::Reply;
+use tollgate_filter::host::streams::StreamMap;
 
 use crate::abi::{self, Stream};
 use crate::configuration::Configuration;
@@ -126,20 +127,20 @@ impl Worker {
     }
 
     /// A stream of the configuration with this number is there; returns its id, which is not 0. It
-    /// has no root yet.
-    pub(crate) fn admit(&self, configuration: usize, stream: Stream) -> u32 {
-        let id = self.context.new_id();
+    /// has no root yet. `None` when there are too many streams.
+    pub(crate) fn admit(&self, configuration: usize, stream: Stream) -> Option<u32> {
+        let id = self.context.numbers.borrow_mut().take()?;
         let open =
             Open { stream, root: 0, configuration, since: Instant::now(), is_answered: false };
-        self.context.streams.borrow_mut().insert(id, open);
-        id
+        self.context.streams.borrow_mut().insert_new(id, open);
+        Some(id)
     }
 
     /// The stream begins.
     pub(crate) fn begin(&self, id: u32, configuration: usize) {
         self.end_roots();
         let root = self.root_of(configuration);
-        if let Some(open) = self.context.streams.borrow_mut().get_mut(&id) {
+        if let Some(open) = self.context.streams.borrow_mut().get_mut(id) {
             open.root = root;
         }
         // A tick that is overdue comes by the timer: Envoy is still making this stream.
@@ -151,7 +152,7 @@ impl Worker {
         let Some(open) = self.context.open(id) else { return Flow::Continue };
         self.context.metrics.hand_over(open.stream, open.configuration);
         if !self.context.roots.borrow().iter().any(|root| root.id == open.root && root.is_ready) {
-            self.run(id, |_| self.context.queue(id, LocalReply::from(&Reply::overloaded())));
+            self.run(id, |_| self.context.queue(id, |it| it.fill(Reply::overloaded())));
             return Flow::Stop;
         }
         self.run(id, |filter| filter.on_request_headers(id))
@@ -164,6 +165,11 @@ impl Worker {
         }
     }
 
+    /// True for a stream that needs the body of its response.
+    pub(crate) fn reads_body(&self, id: u32) -> bool {
+        self.filter.reads_body(id)
+    }
+
     /// A stream ends, and is still there for the last host calls.
     pub(crate) fn end(&self, id: u32) {
         let Some(open) = self.context.open(id) else { return };
@@ -171,25 +177,28 @@ impl Worker {
             filter.on_delete(id);
             self.context.metrics.hand_over(open.stream, open.configuration);
             // Envoy's calls that wait may be about others, and end them; none is about this one.
-            self.context.streams.borrow_mut().remove(&id);
+            self.context.streams.borrow_mut().remove(id);
             self.hand_carrier_on(id);
         });
     }
 
     /// A stream is gone, perhaps without having ended before: no host call can be about it.
     pub(crate) fn forget(&self, id: u32) {
-        let open = self.context.streams.borrow_mut().remove(&id);
-        let Some(open) = open else { return };
-        self.hand_carrier_on(id);
-        self.about(Subject { root: open.root, stream: 0 }, || {
-            self.run(0, |filter| filter.on_delete(id));
-        });
+        let open = self.context.streams.borrow_mut().remove(id);
+        if let Some(open) = open {
+            self.hand_carrier_on(id);
+            self.about(Subject { root: open.root, stream: 0 }, || {
+                self.run(0, |filter| filter.on_delete(id));
+            });
+        }
+        self.context.numbers.borrow_mut().give_back(id);
     }
 
     /// Lets another stream wake this thread, if the one that ended did.
     fn hand_carrier_on(&self, id: u32) {
         if self.carrier.get() == Some(id) {
             self.carrier.set(None);
+            self.context.is_armed.set(false);
             timer::unregister(self.number);
             self.arm();
         }
@@ -204,6 +213,7 @@ impl Worker {
                 root.tick = Some((at.max(now).checked_add(period)?, period));
                 Some(root.id)
             });
+            self.context.is_armed.set(false);
             let Some(root) = due else { break };
             self.depth.set(self.depth.get().saturating_add(1));
             self.about(Subject { root, stream: 0 }, || self.filter.on_tick(root));
@@ -224,7 +234,8 @@ impl Worker {
     }
 
     fn add_root(&self, configuration: Arc<Configuration>) -> u32 {
-        let (id, len) = (self.context.new_id(), configuration.text.len());
+        let id = self.context.numbers.borrow_mut().take_root();
+        let len = configuration.text.len();
         self.context.roots.borrow_mut().push(Root {
             id,
             configuration,
@@ -276,6 +287,7 @@ impl Worker {
             self.remove_root(id);
             self.context.roots.borrow_mut().retain(|root| root.id != id);
             self.context.metrics.forget(configuration);
+            self.context.is_armed.set(false);
         }
     }
 
@@ -298,23 +310,26 @@ impl Worker {
     /// Answers a request. Envoy calls no hook for the response, so the filter is called first.
     fn answer(&self, id: u32, reply: Box<LocalReply>) {
         let Some(open) = self.context.open(id) else { return };
-        if let Some(open) = self.context.streams.borrow_mut().get_mut(&id) {
+        if let Some(open) = self.context.streams.borrow_mut().get_mut(id) {
             open.is_answered = true;
         }
         self.context.reply.replace(Some(reply));
         let subject = Subject { root: open.root, stream: id };
         self.about(subject, || self.filter.on_response_headers(id));
-        if let Some(reply) = self.context.reply.take() {
+        if let Some(mut reply) = self.context.reply.take() {
             reply.send(open.stream);
+            self.context.keep(reply);
         }
     }
 
     /// Sets when the timer wakes this thread.
     fn arm(&self) {
+        if self.context.is_armed.get() {
+            return;
+        }
         let at = self.context.roots.borrow().iter().filter_map(|root| Some(root.tick?.0)).min();
         if at.is_some() && self.carrier.get().is_none() {
-            let any =
-                self.context.streams.borrow().iter().next().map(|(id, open)| (*id, open.stream));
+            let any = self.context.streams.borrow().any().map(|(id, open)| (id, open.stream));
             let Some((id, stream)) = any else { return };
             self.carrier.set(Some(id));
             timer::register(self.number, stream.scheduler());
@@ -322,5 +337,6 @@ impl Worker {
         if self.carrier.get().is_some() {
             timer::wake_at(self.number, at);
         }
+        self.context.is_armed.set(true);
     }
 }

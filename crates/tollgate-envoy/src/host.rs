@@ -24,7 +24,9 @@ use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
 use tollgate_filter::host::proxy::Proxy;
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::host::streams::AnyNumbers;
 use tollgate_filter::request::facts::RequestSource;
+use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 
 /// The statuses that are distinguished; every other one is a failure.
 pub const OK: u32 = 0;
@@ -52,6 +54,8 @@ pub struct Host;
 impl Proxy for Host {
     const READS_DOCUMENTS: bool = cfg!(feature = "document");
     const READS_BODIES: bool = cfg!(feature = "body");
+    type Streams<T> = AnyNumbers<T>;
+
     fn monotonic(&self) -> Option<Timestamp> {
         host_clock::monotonic()
     }
@@ -117,7 +121,7 @@ impl Proxy for Host {
         core::str::from_utf8(&value).ok()?.parse().ok()
     }
 
-    fn response_headers(&self) -> Option<Vec<u8>> {
+    fn response_headers(&self) -> Option<HeaderMap> {
         headers(RESPONSE_HEADERS)
     }
 
@@ -125,7 +129,7 @@ impl Proxy for Host {
         buffer(RESPONSE_BODY, from, len)
     }
 
-    fn response_trailers(&self) -> Option<Vec<u8>> {
+    fn response_trailers(&self) -> Option<HeaderMap> {
         headers(RESPONSE_TRAILERS)
     }
 
@@ -149,19 +153,22 @@ impl Proxy for Host {
         };
     }
 
-    fn reply(&self, reply: &Reply) -> bool {
-        let Reply { status, grpc_status, details, headers, body } = reply;
+    fn reply(&self, reply: Reply<'_>) -> bool {
+        let mut headers = HeaderMapWriter::default();
+        reply.fields(&mut |name, value| headers.push(name, value.as_bytes()));
+        let headers = headers.finish();
+        let Reply { status, grpc_status, details, body, .. } = reply;
         // SAFETY: the host reads all of them during the call.
         let status = unsafe {
             proxy_send_local_response(
-                u32::from(*status),
+                u32::from(status),
                 details.as_ptr(),
                 details.len(),
                 body.as_ptr(),
                 body.len(),
                 headers.as_ptr(),
                 headers.len(),
-                *grpc_status,
+                grpc_status,
             )
         };
         status == OK
@@ -204,7 +211,9 @@ fn set_header(map: u32, name: &str, value: &str) {
 }
 
 impl RequestSource for Host {
-    fn request_headers(&self) -> Option<Vec<u8>> {
+    type Lines = HeaderMap;
+
+    fn request_headers(&self) -> Option<HeaderMap> {
         headers(REQUEST_HEADERS)
     }
 
@@ -298,10 +307,11 @@ fn buffer(kind: u32, from: usize, len: usize) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// One of the host's maps, serialised.
-fn headers(map: u32) -> Option<Vec<u8>> {
+/// One of the host's maps.
+fn headers(map: u32) -> Option<HeaderMap> {
     // SAFETY: `returned` passes pointers to live variables.
     returned(|bytes, len| unsafe { proxy_get_header_map_pairs(map, bytes, len) })
+        .map(HeaderMap::new)
 }
 
 /// The value of the header `name` of one of the host's maps.

@@ -116,7 +116,7 @@ impl<H: Proxy> ActivePolicy<H> {
         let observer = Observer::new(host.clone(), &config, is_new, counters);
         let claims = config.policy.claims();
         let payload = claims.and_then(|claims| claims.jwt().metadata.as_deref()).map(Rc::from);
-        let (plans, scratch) = (Cell::default(), Cell::new(Scratch::new(numbering)));
+        let (plans, scratch) = (Cell::default(), Cell::new(Scratch::new::<H>(numbering)));
         let named = core::mem::take(&mut config.named).into_iter();
         let named = named.map(|(name, config)| {
             let mut policy = Self::activate(host.clone(), config, says, counters)?;
@@ -193,8 +193,8 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 
     /// Counts the final decision on a request, which came this long after the request.
-    pub fn count(&self, plan: &Plan, waited: Span) {
-        self.observer.count(plan, &self.outcome(plan), waited);
+    pub fn count(&self, outcome: &Outcome<'_>, waited: Span) {
+        self.observer.count(outcome, waited);
     }
 
     pub(crate) fn add(&self, stats: &CommitStats) {
@@ -334,8 +334,8 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 
     /// Sets the headers for the origin that rules configure, on the request of the current context.
-    pub fn mark(&self, plan: &Plan) {
-        self.outcome(plan).marks(&mut |name, value| self.host.set_request_header(name, value));
+    pub fn mark(&self, outcome: &Outcome<'_>) {
+        outcome.marks(&mut |name, value| self.host.set_request_header(name, value));
     }
 
     fn spare_plan(&self) -> Box<Plan> {

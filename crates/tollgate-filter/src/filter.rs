@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::waiting::{Due, SlabMap};
+use tollgate_policy::waiting::Due;
 
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::cell::with;
@@ -21,13 +21,15 @@ use crate::follow::Follower;
 pub use crate::host::proxy::Flow;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
+use crate::host::streams::StreamMap;
 use crate::host::timer::TimerUser;
 use crate::observability::metrics::Wait;
 use crate::request::arrival::Arrival;
 use crate::request::held_request::{HeldRequest, Pending};
 use crate::request::in_flight::InFlight;
 use crate::request::pending_response::PendingResponse;
-use crate::root::Root;
+use crate::request::waiting::GivenTurn;
+use crate::root::{Root, take};
 
 mod bodies;
 
@@ -37,11 +39,11 @@ mod bodies;
 pub const TURNS_PER_TICK: usize = 32;
 
 /// All contexts of one virtual machine.
-pub struct Filter<H> {
+pub struct Filter<H: Proxy> {
     host: H,
     /// By their numbers; there are few.
     roots: Cell<Vec<(u32, Rc<Root<H>>)>>,
-    streams: Cell<SlabMap<u64, Stream<H>>>,
+    streams: Cell<H::Streams<Stream<H>>>,
     /// Requests in flight of roots that have ended.
     orphans: Cell<Vec<Rc<InFlight<H>>>>,
 }
@@ -61,7 +63,7 @@ impl<H: Proxy> Filter<H> {
         Self {
             host,
             roots: Cell::new(Vec::new()),
-            streams: Cell::new(SlabMap::new()),
+            streams: Cell::new(H::Streams::EMPTY),
             orphans: Cell::new(Vec::new()),
         }
     }
@@ -77,7 +79,7 @@ impl<H: Proxy> Filter<H> {
             });
         } else if let Some(root) = self.root(parent) {
             with(&self.streams, |streams| {
-                streams.insert_new(id.into(), Stream { root, pending: Pending::NOTHING });
+                streams.insert_new(id, Stream { root, pending: Pending::NOTHING });
             });
         }
     }
@@ -158,10 +160,9 @@ impl<H: Proxy> Filter<H> {
             match due.flatten() {
                 None => break,
                 Some((Due::Decide(ticket), stream)) => {
-                    let turn = |held: HeldRequest<H>| held.take_turn(now);
-                    if !stream.is_some_and(|stream| self.give_turn(stream, turn)) {
-                        root.waiting.with(|queue| queue.done(ticket, now, None));
-                    }
+                    let mut turn = GivenTurn::new(&root.waiting, ticket, now);
+                    let take = |it| self.give_turn(it, |held| held.take_turn(now));
+                    turn.is_taken = stream.is_some_and(take);
                 }
                 Some((Due::Go(stream), _)) => {
                     self.give_turn(stream, HeldRequest::resume_after_wait);
@@ -227,16 +228,16 @@ impl<H: Proxy> Filter<H> {
     /// Decides a request.
     pub fn on_request_headers(&self, id: u32) -> Flow {
         let root_of = |stream: &Stream<H>| Rc::clone(&stream.root);
-        let root = with(&self.streams, |streams| streams.get(&id.into()).map(root_of));
+        let root = with(&self.streams, |streams| streams.get(id).map(root_of));
         let Some(root) = root else { return Flow::Continue };
         let Some(policy) = root.policy() else { return Flow::Continue };
         if self.host.is_memory_short() {
-            return self.deny_undecided(&policy, &Reply::overloaded());
+            return self.deny_undecided(&policy, Reply::overloaded());
         }
         let policy = match policy.routes.choose(&self.host) {
             RoutePolicy::Default => policy,
             RoutePolicy::Named(chosen) => chosen,
-            RoutePolicy::Unknown => return self.deny_undecided(&policy, &Reply::unknown_policy()),
+            RoutePolicy::Unknown => return self.deny_undecided(&policy, Reply::unknown_policy()),
         };
         let facts = policy.facts();
         let plan = match policy.plan(&facts) {
@@ -244,7 +245,7 @@ impl<H: Proxy> Filter<H> {
                 policy.observer.count_unlimited();
                 return Flow::Continue;
             }
-            Planned::Unreadable => return self.deny_undecided(&policy, &Reply::overloaded()),
+            Planned::Unreadable => return self.deny_undecided(&policy, Reply::overloaded()),
             Planned::Plan(plan) => plan,
         };
         let Root { waiting, authority, in_flight, .. } = &*root;
@@ -268,7 +269,7 @@ impl<H: Proxy> Filter<H> {
 
     /// Denies a request about which nothing can be known. `on_failure` does not apply, because the
     /// rule is unknown.
-    fn deny_undecided(&self, policy: &ActivePolicy<H>, reply: &Reply) -> Flow {
+    fn deny_undecided(&self, policy: &ActivePolicy<H>, reply: Reply<'_>) -> Flow {
         policy.observer.count_undecided();
         self.host.reply(reply);
         Flow::Stop
@@ -315,7 +316,7 @@ impl<H: Proxy> Filter<H> {
 
     /// A context ends, with or without a response.
     pub fn on_delete(&self, id: u32) {
-        if let Some(stream) = with(&self.streams, |streams| streams.remove(&id.into())) {
+        if let Some(stream) = with(&self.streams, |streams| streams.remove(id)) {
             stream.pending.end();
             stream.root.in_flight.end(id, &stream.root.waiting);
         }
@@ -374,7 +375,7 @@ impl<H: Proxy> Filter<H> {
     fn take_pending(&self, id: u32) -> Option<Pending<H>> {
         let take =
             |stream: &mut Stream<H>| core::mem::replace(&mut stream.pending, Pending::NOTHING);
-        with(&self.streams, |streams| streams.get_mut(&id.into()).map(take))
+        with(&self.streams, |streams| streams.get_mut(id).map(take))
     }
 
     /// Sets the remaining work for a stream, or does it at once if the stream has ended meanwhile:
@@ -383,7 +384,7 @@ impl<H: Proxy> Filter<H> {
         if pending.is_nothing() {
             return true;
         }
-        let replace = |streams: &mut SlabMap<u64, Stream<H>>| match streams.get_mut(&id.into()) {
+        let replace = |streams: &mut H::Streams<Stream<H>>| match streams.get_mut(id) {
             Some(stream) => (core::mem::replace(&mut stream.pending, pending), true),
             None => (pending, false),
         };
@@ -391,10 +392,4 @@ impl<H: Proxy> Filter<H> {
         earlier.end();
         is_there
     }
-}
-
-/// Takes the root of this number out.
-fn take<T>(roots: &mut Vec<(u32, T)>, id: u32) -> Option<T> {
-    let place = roots.iter().position(|(known, _)| *known == id)?;
-    Some(roots.remove(place).1)
 }

@@ -74,3 +74,9 @@ impl<H: Proxy> Root<H> {
         with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
     }
 }
+
+/// Takes the root of this number out.
+pub fn take<T>(roots: &mut Vec<(u32, T)>, id: u32) -> Option<T> {
+    let place = roots.iter().position(|(known, _)| *known == id)?;
+    Some(roots.remove(place).1)
+}

@@ -11,8 +11,9 @@ use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
 use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::host::streams::AnyNumbers;
 use tollgate_filter::request::facts::RequestSource;
-use tollgate_filter::wire::header_map::HeaderMapWriter;
+use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_storage::table::Seed;
 
 use crate::support::host_map::HostMap;
@@ -62,14 +63,16 @@ struct World {
 struct Host(Rc<World>);
 
 impl RequestSource for Host {
-    fn request_headers(&self) -> Option<Vec<u8>> {
+    type Lines = HeaderMap;
+
+    fn request_headers(&self) -> Option<HeaderMap> {
         let mut pairs = HeaderMapWriter::default();
         for (name, value) in
             [(":method", "GET"), (":path", "/"), (":authority", "a"), ("x-key", self.0.key.get())]
         {
             pairs.push(name, value.as_bytes());
         }
-        Some(pairs.finish())
+        Some(HeaderMap::new(pairs.finish()))
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
@@ -143,6 +146,8 @@ impl Counters for Host {
 }
 
 impl Proxy for Host {
+    type Streams<T> = AnyNumbers<T>;
+
     fn monotonic(&self) -> Option<Timestamp> {
         Some(self.0.process.now.get())
     }
@@ -196,7 +201,7 @@ impl Proxy for Host {
         Some(200)
     }
 
-    fn response_headers(&self) -> Option<Vec<u8>> {
+    fn response_headers(&self) -> Option<HeaderMap> {
         None
     }
 
@@ -208,7 +213,7 @@ impl Proxy for Host {
         true
     }
 
-    fn reply(&self, _reply: &Reply) -> bool {
+    fn reply(&self, _reply: Reply<'_>) -> bool {
         self.0.refused.set(self.0.refused.get() + 1);
         true
     }

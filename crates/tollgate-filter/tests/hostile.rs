@@ -13,8 +13,9 @@ use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
 use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::host::streams::AnyNumbers;
 use tollgate_filter::request::facts::RequestSource;
-use tollgate_filter::wire::header_map::HeaderMapWriter;
+use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_storage::table::Seed;
 use tollgate_test_support::Random;
 
@@ -107,9 +108,11 @@ fn any_call(filter: &Filter<Hostile>, random: &Numbers) {
 }
 
 impl RequestSource for Hostile {
-    fn request_headers(&self) -> Option<Vec<u8>> {
+    type Lines = HeaderMap;
+
+    fn request_headers(&self) -> Option<HeaderMap> {
         if self.fails() {
-            return self.0.random.one_in(2).then(|| self.junk());
+            return self.0.random.one_in(2).then(|| HeaderMap::new(self.junk()));
         }
         let mut pairs = HeaderMapWriter::default();
         let key = [b'a' + u8::try_from(self.0.random.below(3)).unwrap()];
@@ -122,7 +125,7 @@ impl RequestSource for Hostile {
         if self.0.random.one_in(3) {
             pairs.push("content-type", b"application/grpc");
         }
-        Some(pairs.finish())
+        Some(HeaderMap::new(pairs.finish()))
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
@@ -218,6 +221,8 @@ impl Counters for Hostile {
 }
 
 impl Proxy for Hostile {
+    type Streams<T> = AnyNumbers<T>;
+
     fn monotonic(&self) -> Option<Timestamp> {
         if self.fails() || !self.0.has_clock.get() {
             return None;
@@ -290,9 +295,9 @@ impl Proxy for Hostile {
         if self.fails() { None } else { Some(if self.0.random.one_in(2) { 200 } else { 401 }) }
     }
 
-    fn response_headers(&self) -> Option<Vec<u8>> {
+    fn response_headers(&self) -> Option<HeaderMap> {
         if self.fails() {
-            return self.0.random.one_in(2).then(|| self.junk());
+            return self.0.random.one_in(2).then(|| HeaderMap::new(self.junk()));
         }
         let mut pairs = HeaderMapWriter::default();
         for _ in 0..self.0.random.below(3) {
@@ -305,7 +310,7 @@ impl Proxy for Hostile {
             1 => pairs.push("content-encoding", b"gzip"),
             _ => pairs.push("content-type", b"application/json"),
         }
-        Some(pairs.finish())
+        Some(HeaderMap::new(pairs.finish()))
     }
 
     fn response_body(&self, _from: usize, len: usize) -> Vec<u8> {
@@ -318,7 +323,7 @@ impl Proxy for Hostile {
         }
     }
 
-    fn response_trailers(&self) -> Option<Vec<u8>> {
+    fn response_trailers(&self) -> Option<HeaderMap> {
         self.response_headers()
     }
 
@@ -330,7 +335,7 @@ impl Proxy for Hostile {
         !self.fails()
     }
 
-    fn reply(&self, _reply: &Reply) -> bool {
+    fn reply(&self, _reply: Reply<'_>) -> bool {
         !self.fails()
     }
 

@@ -12,9 +12,11 @@ use std::rc::Rc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
+use tollgate_filter::host::headers::HeaderLines;
 use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::host::streams::AnyNumbers;
 use tollgate_filter::request::facts::RequestSource;
 use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_policy::{Policy, Surface};
@@ -75,7 +77,9 @@ struct Host {
 }
 
 impl RequestSource for Host {
-    fn request_headers(&self) -> Option<Vec<u8>> {
+    type Lines = HeaderMap;
+
+    fn request_headers(&self) -> Option<HeaderMap> {
         let mut pairs = HeaderMapWriter::default();
         for (name, value) in
             [(":method", "GET"), (":path", self.world.path.get()), (":authority", "a.example")]
@@ -83,7 +87,7 @@ impl RequestSource for Host {
             pairs.push(name, value.as_bytes());
         }
         pairs.push("x-key", self.world.key.borrow().as_bytes());
-        Some(pairs.finish())
+        Some(HeaderMap::new(pairs.finish()))
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
@@ -170,6 +174,8 @@ impl Counters for Host {
 }
 
 impl Proxy for Host {
+    type Streams<T> = AnyNumbers<T>;
+
     fn monotonic(&self) -> Option<Timestamp> {
         // No two reads of a clock show the same.
         let now = self.world.now.get().saturating_add(Span::from_nanos(100));
@@ -222,7 +228,7 @@ impl Proxy for Host {
         Some(200)
     }
 
-    fn response_headers(&self) -> Option<Vec<u8>> {
+    fn response_headers(&self) -> Option<HeaderMap> {
         None
     }
 
@@ -238,9 +244,11 @@ impl Proxy for Host {
         is_there
     }
 
-    fn reply(&self, reply: &Reply) -> bool {
-        self.world.refused.borrow_mut().push((reply.status, reply.headers.clone()));
-        self.world.bodies.borrow_mut().push(reply.body.clone());
+    fn reply(&self, reply: Reply<'_>) -> bool {
+        let mut fields = HeaderMapWriter::default();
+        reply.fields(&mut |name, value| fields.push(name, value.as_bytes()));
+        self.world.refused.borrow_mut().push((reply.status, fields.finish()));
+        self.world.bodies.borrow_mut().push(reply.body);
         true
     }
 
@@ -1327,7 +1335,7 @@ impl Process {
         assert_eq!(status, 429);
         let headers = HeaderMap::new(headers);
         let text = |name: &str| {
-            let value = headers.joined(name.as_bytes())?;
+            let value = headers.joined(name)?;
             Some(String::from_utf8(value.to_vec()).unwrap())
         };
         let quota = |member: &str| {

@@ -13,8 +13,9 @@ use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
 use tollgate_filter::host::proxy::{Counters, Proxy};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::host::streams::AnyNumbers;
 use tollgate_filter::request::facts::RequestSource;
-use tollgate_filter::wire::header_map::HeaderMapWriter;
+use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_storage::table::Seed;
 
 use crate::support::host_map::HostMap;
@@ -40,6 +41,8 @@ pub(crate) struct World {
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) refused: RefCell<Vec<u16>>,
     counters: RefCell<Vec<(String, i64)>>,
+    /// The next write panics.
+    panics: Cell<bool>,
 }
 
 impl World {
@@ -54,14 +57,16 @@ impl World {
 pub(crate) struct Host(Rc<World>);
 
 impl RequestSource for Host {
-    fn request_headers(&self) -> Option<Vec<u8>> {
+    type Lines = HeaderMap;
+
+    fn request_headers(&self) -> Option<HeaderMap> {
         let mut pairs = HeaderMapWriter::default();
         for (name, value) in
             [(":method", "GET"), (":path", self.0.path.get()), (":authority", "a.example")]
         {
             pairs.push(name, value.as_bytes());
         }
-        Some(pairs.finish())
+        Some(HeaderMap::new(pairs.finish()))
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
@@ -80,6 +85,7 @@ impl SharedData for Host {
     }
 
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
+        assert!(!self.0.panics.take(), "the test's panic");
         let written = self.0.shared.borrow_mut().set(name, value, cas);
         self.0.writes.set(self.0.writes.get() + u64::from(written == Written::Done));
         written
@@ -124,6 +130,8 @@ impl Counters for Host {
 }
 
 impl Proxy for Host {
+    type Streams<T> = AnyNumbers<T>;
+
     fn monotonic(&self) -> Option<Timestamp> {
         Some(self.0.now.get())
     }
@@ -173,7 +181,7 @@ impl Proxy for Host {
         Some(200)
     }
 
-    fn response_headers(&self) -> Option<Vec<u8>> {
+    fn response_headers(&self) -> Option<HeaderMap> {
         None
     }
 
@@ -185,7 +193,7 @@ impl Proxy for Host {
         true
     }
 
-    fn reply(&self, reply: &Reply) -> bool {
+    fn reply(&self, reply: Reply<'_>) -> bool {
         self.0.refused.borrow_mut().push(reply.status);
         true
     }
@@ -281,6 +289,27 @@ fn five_thousand_waiters_are_decided_once_each_and_in_order() {
     let (reads, writes) = (world.reads.get(), world.writes.get());
     assert!(reads <= most, "{reads} reads for {CROWD} and {ticks} of another route");
     assert!(writes <= most, "{writes} writes for {CROWD} and {ticks} of another route");
+}
+
+// Guards: a line that waits until the policy is replaced, because the turn of its first request
+// ended in a panic. A host that catches panics answers that request.
+#[test]
+fn a_panic_in_a_turn_leaves_the_line_to_the_next_request() {
+    let (filter, world) = filter("1m", "{}");
+    for id in 0..=3 {
+        come(&filter, &world, FIRST + id, "/slow");
+    }
+    world.panics.set(true);
+    let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tick(&filter, &world)));
+    assert!(turn.is_err() && !world.panics.get());
+    filter.on_delete(FIRST + 1);
+    assert_eq!(filter.waiting(), 2);
+    for _ in 0..10 {
+        if filter.waiting() > 0 {
+            tick(&filter, &world);
+        }
+    }
+    assert_eq!(*world.resumed.borrow(), [FIRST + 2, FIRST + 3]);
 }
 
 // Guards: waiting in vain. Three seconds allow 300; every other request is denied when it arrives.

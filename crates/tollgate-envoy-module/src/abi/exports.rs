@@ -9,7 +9,7 @@ use core::ffi::{c_char, c_void};
 use core::ptr::null;
 
 use super::imports::{Buffer, HeaderPair, NonZeroNumber, kept, number};
-use super::{Configuration, Stream};
+use super::{Configuration, Stream, lent};
 use crate::hooks;
 
 /// The version of the ABI that this module is written for. Envoy 1.38 and 1.39 log that theirs is
@@ -45,6 +45,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(configuration: 
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_new(configuration: Kept, stream: Opaque) -> Kept {
+    lent::end();
     let id = hooks::on_stream(number(configuration), Stream(stream));
     // Envoy closes the stream for null. Numbers begin at 1.
     usize::try_from(id).ok().and_then(NonZeroNumber::new).map_or(null(), kept)
@@ -114,11 +115,13 @@ extern "C" fn envoy_dynamic_module_on_http_filter_destroy(id: Kept) {
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(_: Opaque, _: Kept, _event: u64) {
+    lent::end();
     hooks::on_wake();
 }
 
-/// The number that `on_http_filter_new` returned.
+/// A hook of a stream begins: the number that `on_http_filter_new` returned.
 fn stream_id(id: Kept) -> u32 {
+    lent::end();
     u32::try_from(number(id)).unwrap_or_default()
 }
 

@@ -8,7 +8,7 @@ use core::ptr::{NonNull, null};
 use core::slice;
 
 /// Which headers of a stream.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum HeaderKind {
     Request = 0,
@@ -84,14 +84,14 @@ impl HeaderPair {
     pub(crate) const EMPTY: Self = Self { name: null(), name_len: 0, value: null(), value_len: 0 };
 
     /// Lends these lines.
-    pub(crate) fn list(lines: &[(String, String)]) -> Vec<Self> {
-        let lend = |(name, value): &(String, String)| Self {
+    pub(crate) fn list<'l>(lines: impl Iterator<Item = (&'l str, &'l str)>) -> Vec<Self> {
+        let lend = |(name, value): (&str, &str)| Self {
             name: name.as_ptr(),
             name_len: name.len(),
             value: value.as_ptr(),
             value_len: value.len(),
         };
-        lines.iter().map(lend).collect()
+        lines.map(lend).collect()
     }
 
     /// The name.
@@ -101,6 +101,17 @@ impl HeaderPair {
     pub(crate) const unsafe fn name<'a>(&self) -> &'a [u8] {
         // SAFETY: as the caller promises.
         unsafe { Buffer { bytes: self.name, len: self.name_len }.bytes() }
+    }
+
+    /// The value, if it is the header `name`. Most lines differ in the length of their names.
+    ///
+    /// # Safety
+    /// See [`Buffer::bytes`].
+    pub(crate) unsafe fn value_of<'a>(&self, name: &[u8]) -> Option<&'a [u8]> {
+        // SAFETY: as the caller promises.
+        let is_it = self.name_len == name.len() && unsafe { self.name() } == name;
+        // SAFETY: as the caller promises.
+        is_it.then(|| unsafe { self.value() })
     }
 
     /// The value.

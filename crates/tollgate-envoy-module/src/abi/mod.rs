@@ -11,6 +11,7 @@
 
 mod exports;
 mod imports;
+mod lent;
 
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -62,31 +63,39 @@ impl Drop for Scheduler {
 }
 
 impl Stream {
-    /// Calls `each` with the name and the value of every header line; false when there are none.
-    pub(crate) fn headers(self, kind: HeaderKind, mut each: impl FnMut(&[u8], &[u8])) -> bool {
-        // SAFETY: the stream lives. Envoy writes exactly as many pairs as it said, and they are
-        // read before any other call.
-        unsafe {
-            let count = imports::envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
-            let mut pairs = vec![HeaderPair::EMPTY; count];
-            let pairs_at = pairs.as_mut_ptr();
-            if !imports::envoy_dynamic_module_callback_http_get_headers(self.0, kind, pairs_at) {
-                return false;
-            }
-            for pair in &pairs {
-                each(pair.name(), pair.value());
-            }
-        }
-        true
+    /// True when there are any of these headers.
+    pub(crate) fn has_lines(self, kind: HeaderKind) -> bool {
+        // SAFETY: the stream lives.
+        unsafe { imports::envoy_dynamic_module_callback_http_get_headers_size(self.0, kind) > 0 }
     }
 
-    /// The first line of a header.
+    /// The values of a header, joined by `, `; `None` when there is no such line. Of each
+    /// pseudo-header there is one line, which costs less than a list of all.
+    pub(crate) fn joined(self, kind: HeaderKind, name: &str) -> Option<Vec<u8>> {
+        if name.starts_with(':') {
+            return self.header(kind, name, <[u8]>::to_vec);
+        }
+        lent::with(self.0, kind, |lines| {
+            let mut values = lines.values(name);
+            let mut joined = values.next()?.to_vec();
+            for value in values {
+                joined.extend_from_slice(b", ");
+                joined.extend_from_slice(value);
+            }
+            Some(joined)
+        })?
+    }
+
+    /// The first line of a header, of which there is at most one.
     pub(crate) fn header<T>(
         self,
         kind: HeaderKind,
         name: &str,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
+        if lent::is_of(self.0, kind) {
+            return lent::with(self.0, kind, |lines| Some(read(lines.values(name).next()?)))?;
+        }
         let mut found = Buffer::EMPTY;
         // SAFETY: the stream lives; Envoy writes one buffer, which is read before any other call.
         unsafe {
@@ -103,8 +112,17 @@ impl Stream {
         }
     }
 
+    /// Bytes of all names and values.
+    pub(crate) fn lines_len(self, kind: HeaderKind) -> usize {
+        let add = |sum: usize, (name, value): (&[u8], &[u8])| {
+            sum.saturating_add(name.len()).saturating_add(value.len())
+        };
+        lent::with(self.0, kind, |lines| lines.iter().fold(0, add)).unwrap_or_default()
+    }
+
     /// Sets a header; earlier lines under that name are replaced.
     pub(crate) fn set_header(self, kind: HeaderKind, name: &str, value: &str) {
+        lent::end();
         let (name, value) = (Buffer::of(name.as_bytes()), Buffer::of(value.as_bytes()));
         // SAFETY: the stream lives; Envoy reads both during the call. A line that it does not take
         // changes nothing for the request.
@@ -115,6 +133,7 @@ impl Stream {
 
     /// Appends a header line.
     pub(crate) fn add_header(self, kind: HeaderKind, name: &str, value: &str) {
+        lent::end();
         let (name, value) = (Buffer::of(name.as_bytes()), Buffer::of(value.as_bytes()));
         // SAFETY: as in `set_header`.
         let _ = unsafe {
@@ -124,14 +143,15 @@ impl Stream {
 
     /// Responds in the origin's place. Envoy may call hooks of this stream, its last one too,
     /// before this returns.
-    pub(crate) fn respond(
+    pub(crate) fn respond<'l>(
         self,
         status: u16,
-        headers: &[(String, String)],
+        lines: impl Iterator<Item = (&'l str, &'l str)>,
         body: &[u8],
         details: &str,
     ) {
-        let pairs = HeaderPair::list(headers);
+        lent::end();
+        let pairs = HeaderPair::list(lines);
         // SAFETY: the stream lives; Envoy reads all of them during the call.
         unsafe {
             imports::envoy_dynamic_module_callback_http_send_response(
@@ -146,8 +166,9 @@ impl Stream {
     }
 
     /// Responds with these headers alone, `:status` among them; otherwise as [`Stream::respond`].
-    pub(crate) fn respond_with_headers(self, headers: &[(String, String)]) {
-        let pairs = HeaderPair::list(headers);
+    pub(crate) fn respond_with_headers<'l>(self, lines: impl Iterator<Item = (&'l str, &'l str)>) {
+        lent::end();
+        let pairs = HeaderPair::list(lines);
         // SAFETY: as in `respond`.
         unsafe {
             imports::envoy_dynamic_module_callback_http_send_response_headers(
@@ -161,6 +182,7 @@ impl Stream {
 
     /// Lets a stopped request continue. Envoy may call hooks of this stream before this returns.
     pub(crate) fn resume(self) {
+        lent::end();
         // SAFETY: the stream lives.
         unsafe { imports::envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) };
     }

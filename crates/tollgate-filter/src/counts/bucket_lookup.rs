@@ -24,7 +24,7 @@ use core::num::NonZeroU64;
 use tollgate_policy::Failure;
 use tollgate_storage::table::{Bucket, Corrupt, Table, bucket_of, origin_of};
 
-use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
+use crate::host::shared_data::{BucketRead, INSERT, SharedData, Written};
 
 /// How many buckets are read for one key: two for each of 32 levels, or races that are lost.
 const MAX_READS: u32 = 64;
@@ -33,14 +33,12 @@ const MAX_READS: u32 = 64;
 pub struct FoundBucket {
     /// Its number.
     pub bucket: u32,
-    /// Its bytes; those of an empty bucket when it is absent.
-    pub bytes: Vec<u8>,
     /// The number under which it may be replaced.
     pub cas: u32,
 }
 
 /// Finds the bucket of the key with this fingerprint, halving others on the way if the table has
-/// grown.
+/// grown. `bytes` are then its bytes; those of an empty bucket when it is absent.
 ///
 /// # Errors
 /// The host does not respond; a bucket's bytes are invalid (it was emptied); or too many races were
@@ -49,31 +47,33 @@ pub fn find(
     shared: &impl SharedData,
     table: &Table,
     fingerprint: NonZeroU64,
+    bytes: &mut Vec<u8>,
 ) -> Result<FoundBucket, Failure> {
     let mut level = table.extent().level;
     for _ in 0..MAX_READS {
         let number = bucket_of(fingerprint, level);
-        match shared.get(&table.name(number)) {
-            Stored::Unreachable => return Err(Failure::Unreachable),
-            Stored::Absent => {
+        match shared.get_bucket(table, number, bytes) {
+            BucketRead::Unreachable => return Err(Failure::Unreachable),
+            BucketRead::Absent => {
                 let halves = Halves { shared, table, level };
                 if halves.none_lives_elsewhere(number)? {
-                    let bytes = Bucket::empty(level).into();
-                    return Ok(FoundBucket { bucket: number, bytes, cas: INSERT });
+                    bytes.clear();
+                    bytes.extend_from_slice(&Bucket::empty(level));
+                    return Ok(FoundBucket { bucket: number, cas: INSERT });
                 }
             }
-            Stored::Value(bytes, cas) => {
-                let bucket = parse(shared, table, number, &bytes, cas)?;
+            BucketRead::Present(cas) => {
+                let bucket = parse(shared, table, number, bytes, cas)?;
                 level = level.max(bucket.level());
                 if bucket_of(fingerprint, level) != number {
                     continue;
                 }
                 if let Some((upper, since)) = half_to_leave(table, number, level, &bucket) {
                     let halves = Halves { shared, table, level };
-                    halves.split(upper, since, number, (&bytes, cas))?;
+                    halves.split(upper, since, number, (bytes, cas))?;
                     continue;
                 }
-                return Ok(FoundBucket { bucket: number, bytes, cas });
+                return Ok(FoundBucket { bucket: number, cas });
             }
         }
     }
@@ -114,7 +114,7 @@ fn parse<'b>(
 ) -> Result<Bucket<'b>, Failure> {
     Bucket::parse(bytes).map_err(|Corrupt| {
         let empty = Bucket::empty(table.extent().level);
-        let _ = shared.set(&table.name(bucket), &empty, cas);
+        let _ = shared.set_bucket(table, bucket, &empty, cas);
         Failure::Corrupt
     })
 }
@@ -131,16 +131,16 @@ impl<S: SharedData> Halves<'_, S> {
     /// known yet, this has brought the bucket, or one that it comes from, one step nearer to
     /// existing.
     fn none_lives_elsewhere(&self, bucket: u32) -> Result<bool, Failure> {
-        let mut upper = bucket;
+        let (mut upper, mut bytes) = (bucket, Vec::new());
         loop {
             let origin = origin_of(upper).filter(|(_, since)| *since > self.table.extent().base);
             let Some((lower, since)) = origin else {
                 break; // never half of another: no worker has written there
             };
-            match self.shared.get(&self.table.name(lower)) {
-                Stored::Unreachable => return Err(Failure::Unreachable),
-                Stored::Absent => upper = lower,
-                Stored::Value(bytes, cas) => {
+            match self.shared.get_bucket(self.table, lower, &mut bytes) {
+                BucketRead::Unreachable => return Err(Failure::Unreachable),
+                BucketRead::Absent => upper = lower,
+                BucketRead::Present(cas) => {
                     if !self.split(upper, since, lower, (&bytes, cas))? {
                         return Ok(false);
                     }
@@ -185,7 +185,7 @@ impl<S: SharedData> Halves<'_, S> {
 
     /// A lost race is not a failure: another worker took a step, and the bucket is read again.
     fn set(&self, bucket: u32, bytes: &[u8], cas: u32) -> Result<(), Failure> {
-        match self.shared.set(&self.table.name(bucket), bytes, cas) {
+        match self.shared.set_bucket(self.table, bucket, bytes, cas) {
             Written::Done | Written::Lost => Ok(()),
             Written::Unreachable => Err(Failure::Unreachable),
         }

@@ -237,8 +237,9 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         for partition in self.plan.partitions() {
             if let Some(read) = self.scratch.reads.get_mut(partition.index()) {
-                let fingerprint = Some(Table::fingerprint(self.seed, partition.key()));
-                *read = Read { fingerprint, ..Read::default() };
+                read.fingerprint = Some(Table::fingerprint(self.seed, partition.key()));
+                (read.is_predicted, read.committed) = (false, false);
+                read.bytes.clear(); // until it is read, nothing can be written
             }
         }
     }
@@ -269,8 +270,9 @@ impl<S: SharedData> Enforcement<'_, S> {
         let table = table.ok_or(Failure::Unreachable)?;
         let read = self.scratch.reads.get_mut(index).ok_or(Failure::Unreachable)?;
         let fingerprint = read.fingerprint.ok_or(Failure::Unreachable)?;
-        let place = bucket_lookup::find(self.shared, table, fingerprint)?;
-        (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
+        let found = bucket_lookup::find(self.shared, table, fingerprint, &mut read.bytes)
+            .inspect_err(|_| read.bytes.clear())?;
+        (read.bucket, read.cas) = (found.bucket, found.cas);
         read.is_predicted = false;
         if read.cas != INSERT
             && let Some(predictions) = &mut self.scratch.predictions
@@ -363,7 +365,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         };
         let before = bucket.keys();
         let lost = bucket.with(way, table.size().ways(), claim_of, out);
-        let written = self.shared.set(&table.name(read.bucket), out, read.cas);
+        let written = self.shared.set_bucket(table, read.bucket, out, read.cas);
         if written == Written::Done {
             stats.wrote(before, out, lost.map(|lost| lost.is_half_used()));
         }

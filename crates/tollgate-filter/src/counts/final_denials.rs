@@ -22,6 +22,7 @@ use tollgate_policy::{Disposition, Group, Outcome, Policy, QuotaSet, Rule, RuleR
 pub struct FinalDenials {
     /// By index; empty where nothing may be remembered.
     rules: Vec<RuleKind>,
+    is_any: bool,
     are_taken_back: bool,
 }
 
@@ -58,12 +59,14 @@ impl FinalDenials {
         };
         let are_taken_back = policy.groups().len() > 1
             || (rules.len() > 1 && rules.iter().any(|rule| rule.is_waited_for()));
-        Self { rules: rules.iter().map(kind).collect(), are_taken_back }
+        let rules: Vec<_> = rules.iter().map(kind).collect();
+        let is_any = rules.iter().any(|kind| kind.is_final);
+        Self { rules, is_any, are_taken_back }
     }
 
     /// True when there may be denials to remember.
-    pub fn is_any(&self) -> bool {
-        self.rules.iter().any(|kind| kind.is_final)
+    pub const fn is_any(&self) -> bool {
+        self.is_any
     }
 
     /// True when a charge may be taken back, so a worker that remembers a denial has to check for

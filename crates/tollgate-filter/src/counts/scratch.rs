@@ -7,6 +7,7 @@ use core::num::NonZeroU64;
 use crate::counts::denial_cache::DenialCache;
 use crate::counts::numbering::Numbering;
 use crate::counts::predicted_writes::PredictedWrites;
+use crate::host::shared_data::SharedData;
 
 /// A bucket as it was read, and its location.
 #[derive(Default)]
@@ -26,17 +27,17 @@ pub struct Scratch {
     pub(crate) reads: Vec<Read>,
     pub(crate) out: Vec<u8>,
     pub(crate) denials: DenialCache,
-    /// `None` where the host's numbers cannot be predicted.
+    /// `None` where the host's numbers cannot be predicted, or need not be.
     pub(crate) predictions: Option<PredictedWrites>,
 }
 
 impl Scratch {
     /// Empty buffers, on a host that numbers writes like this.
     #[must_use]
-    pub fn new(numbering: Numbering) -> Self {
+    pub fn new<S: SharedData>(numbering: Numbering) -> Self {
         let predictions = match numbering {
-            Numbering::OneSequence => Some(PredictedWrites::default()),
-            Numbering::Unproved => None,
+            Numbering::OneSequence if !S::READS_ARE_CHEAP => Some(PredictedWrites::default()),
+            Numbering::OneSequence | Numbering::Unproved => None,
         };
         Self { predictions, ..Self::default() }
     }

@@ -4,6 +4,7 @@
 
 use super::{Filter, Stream, with};
 use crate::host::proxy::Proxy;
+use crate::host::streams::StreamMap;
 use crate::request::held_request::Pending;
 
 impl<H: Proxy> Filter<H> {
@@ -18,10 +19,16 @@ impl<H: Proxy> Filter<H> {
         self.change_reading(id, Pending::read_trailers);
     }
 
+    /// True for a stream that needs the body or the trailers of its response; other streams need no
+    /// call about them.
+    pub fn reads_body(&self, id: u32) -> bool {
+        let reads = |stream: &Stream<H>| stream.pending.reads_body();
+        with(&self.streams, |streams| streams.get(id).is_some_and(reads))
+    }
+
     /// Acts on a stream that needs the body or the trailers of its response.
     fn change_reading(&self, id: u32, act: impl FnOnce(Pending<H>) -> Pending<H>) {
-        let reads = |stream: &Stream<H>| stream.pending.reads_body();
-        if with(&self.streams, |streams| streams.get(&id.into()).is_some_and(reads))
+        if self.reads_body(id)
             && let Some(pending) = self.take_pending(id)
         {
             self.set_pending(id, act(pending));

@@ -50,11 +50,11 @@ pub fn change<H: Proxy, T>(
     stats: &mut CommitStats,
     mut act: impl FnMut(&mut Holdings, Timestamp) -> Change<T>,
 ) -> Result<T, Failure> {
-    let (mut value, mut out) = (Vec::new(), Vec::new());
+    let (mut value, mut bytes, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..MAX_TRIES {
-        let place = bucket_lookup::find(host, table, fingerprint)?;
+        let place = bucket_lookup::find(host, table, fingerprint, &mut bytes)?;
         let now = host.now().ok_or(Failure::Unreachable)?;
-        let bucket = Bucket::parse(&place.bytes).map_err(|_| Failure::Corrupt)?;
+        let bucket = Bucket::parse(&bytes).map_err(|_| Failure::Corrupt)?;
         let mut holdings = Holdings::decode(bucket.find(fingerprint).unwrap_or_default());
         let done = match act(&mut holdings, now) {
             Change::Keep(done) => return Ok(done),
@@ -63,7 +63,7 @@ pub fn change<H: Proxy, T>(
         holdings.encode(&mut value);
         let lost =
             bucket.with((fingerprint, &value), table.size().ways(), Holdings::claim, &mut out);
-        match host.set(&table.name(place.bucket), &out, place.cas) {
+        match host.set_bucket(table, place.bucket, &out, place.cas) {
             Written::Done => {
                 stats.evictions = stats.evictions.saturating_add(lost.is_some().into());
                 return Ok(done);

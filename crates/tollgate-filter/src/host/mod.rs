@@ -4,9 +4,11 @@
 //! host is a crate of its own.
 
 pub mod calls;
+pub mod headers;
 pub mod proxy;
 pub mod reply;
 pub mod shared_data;
+pub mod streams;
 pub(crate) mod timer;
 
 pub use tollgate_storage::table::Seed;

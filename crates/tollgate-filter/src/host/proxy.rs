@@ -10,6 +10,7 @@ use tollgate_storage::table::Seed;
 use crate::host::calls::Calls;
 use crate::host::reply::Reply;
 use crate::host::shared_data::SharedData;
+use crate::host::streams::StreamMap;
 use crate::request::facts::RequestSource;
 
 /// The host of this filter, cheap to copy.
@@ -20,6 +21,8 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     /// False in a module that is not called with the bodies and trailers of responses: it refuses
     /// policies that read them.
     const READS_BODIES: bool = true;
+    /// The filter's values of streams.
+    type Streams<T>: StreamMap<T>;
     /// The clock that decides, except by a calendar: the monotonic one and the offset of `clock`.
     fn now(&self) -> Option<Timestamp> {
         Some(self.monotonic()?.saturating_add(self.clock_offset()))
@@ -55,16 +58,16 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn add_response_header(&self, name: &str, value: &str);
     /// The status of the response.
     fn response_status(&self) -> Option<u16>;
-    /// Its headers, in the host's serialisation of a map.
-    fn response_headers(&self) -> Option<Vec<u8>>;
+    /// Its headers.
+    fn response_headers(&self) -> Option<Self::Lines>;
     /// At most `len` bytes of the piece of its body that passes, from its byte `from` on; empty
     /// when the host does not give them. Called while that piece is announced.
     fn response_body(&self, from: usize, len: usize) -> Vec<u8> {
         let _ = (from, len);
         Vec::new()
     }
-    /// Its trailers, in the host's serialisation of a map. Called while they pass.
-    fn response_trailers(&self) -> Option<Vec<u8>> {
+    /// Its trailers. Called while they pass.
+    fn response_trailers(&self) -> Option<Self::Lines> {
         None
     }
     /// Bytes of the request's headers, which the host holds for as long as the request waits.
@@ -72,7 +75,7 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     /// Makes the stream `id` the current context; false when its client has left.
     fn enter(&self, id: u32) -> bool;
     /// Responds to the request of the current context; false when the host does not.
-    fn reply(&self, reply: &Reply) -> bool;
+    fn reply(&self, reply: Reply<'_>) -> bool;
     /// Lets the paused request of the stream `id` continue; nothing happens when its client has
     /// left.
     fn resume(&self, id: u32);

@@ -8,30 +8,34 @@ use std::borrow::Cow;
 use tollgate_policy::{Disposition, Outcome};
 
 use crate::observability::labels::Labels;
-use crate::wire::header_map::HeaderMapWriter;
 
 /// The response to a request in the origin's place.
-pub struct Reply {
+pub struct Reply<'a> {
     /// The HTTP status.
     pub status: u16,
     /// The gRPC status; -1, which is not a status, for HTTP.
     pub grpc_status: i32,
     /// For the access log: `%RESPONSE_CODE_DETAILS%`.
     pub details: Cow<'static, str>,
-    /// In the host's serialisation of a map.
-    pub headers: Vec<u8>,
+    fields: Fields<'a>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-impl Reply {
+/// The fields of a response in the origin's place.
+enum Fields<'a> {
+    None,
+    /// The host is to be tried again soon.
+    Soon,
+    Denial(Outcome<'a>),
+}
+
+impl<'a> Reply<'a> {
     /// The response to a request about which nothing can be decided, because there is no memory for
     /// it.
     #[must_use]
     pub fn overloaded() -> Self {
-        let mut headers = HeaderMapWriter::default();
-        headers.push("retry-after", b"1");
-        Self { headers: headers.finish(), ..Self::bare(503, "tollgate_overloaded") }
+        Self { fields: Fields::Soon, ..Self::bare(503, "tollgate_overloaded") }
     }
 
     /// The response to a request whose route names a policy that does not exist: a mistake of the
@@ -42,13 +46,12 @@ impl Reply {
     }
 
     fn bare(status: u16, details: &'static str) -> Self {
-        let (headers, body) = (HeaderMapWriter::default().finish(), Vec::new());
-        Self { status, grpc_status: -1, details: details.into(), headers, body }
+        let (fields, body) = (Fields::None, Vec::new());
+        Self { status, grpc_status: -1, details: details.into(), fields, body }
     }
 
     /// The response to a request that `outcome` denies, or to one of `grpc`'s content type.
-    pub fn new(outcome: &Outcome<'_>, labels: &Labels, grpc: Option<&'static str>) -> Self {
-        let mut headers = HeaderMapWriter::default();
+    pub fn new(outcome: Outcome<'a>, labels: &Labels, grpc: Option<&'static str>) -> Self {
         let status = match outcome.final_disposition() {
             Disposition::Deny { status } => status,
             answer @ (Disposition::Allow | Disposition::Delay(_) | Disposition::Retry(_)) => {
@@ -56,15 +59,22 @@ impl Reply {
                 503
             }
         };
-        if grpc.is_none() {
-            outcome.headers(&mut |name, value| headers.push(name, value.as_bytes()));
+        let details = details(&outcome, labels);
+        if grpc.is_some() {
+            let grpc_status = outcome.grpc().code.into();
+            let (fields, body) = (Fields::None, Vec::new());
+            return Self { status: 200, grpc_status, details, fields, body };
         }
-        Self {
-            status: if grpc.is_some() { 200 } else { status },
-            grpc_status: grpc.map_or(-1, |_| outcome.grpc().code.into()),
-            details: details(outcome, labels),
-            headers: headers.finish(),
-            body: if grpc.is_some() { Vec::new() } else { outcome.body().into_bytes() },
+        let body = outcome.body().into_bytes();
+        Self { status, grpc_status: -1, details, fields: Fields::Denial(outcome), body }
+    }
+
+    /// Calls `each` with the name (lower case) and the value of every field.
+    pub fn fields(&self, each: &mut dyn FnMut(&'static str, &str)) {
+        match &self.fields {
+            Fields::None => {}
+            Fields::Soon => each("retry-after", "1"),
+            Fields::Denial(outcome) => outcome.headers(each),
         }
     }
 }

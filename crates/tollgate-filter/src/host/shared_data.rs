@@ -8,6 +8,8 @@
 
 use std::borrow::Cow;
 
+pub use tollgate_storage::table::Table;
+
 /// The compare-and-swap number that inserts a bucket: the host inserts if there is none and returns
 /// "mismatch" if another worker did. Writing without a number would be blind and lose updates.
 pub const INSERT: u32 = u32::MAX;
@@ -33,12 +35,41 @@ pub enum Written {
     Unreachable,
 }
 
+/// What was read of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketRead {
+    /// There is no such bucket.
+    Absent,
+    /// Its bytes were read; the number is the condition under which they may be replaced.
+    Present(u32),
+    /// The host did not respond.
+    Unreachable,
+}
+
 /// The host's map, shared by all workers.
 pub trait SharedData {
+    /// True where a read costs no more than the decision: then every request reads its bucket, and
+    /// none is decided on the bytes that its worker wrote last.
+    const READS_ARE_CHEAP: bool = false;
     /// The value under `name`.
     fn get(&self, name: &[u8]) -> Stored;
     /// Replaces the value that was read with the number `cas`; see [`INSERT`].
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written;
+    /// Reads a bucket of a table into `bytes`. A host with tables of its own needs no name for it.
+    fn get_bucket(&self, table: &Table, bucket: u32, bytes: &mut Vec<u8>) -> BucketRead {
+        match self.get(&table.name(bucket)) {
+            Stored::Absent => BucketRead::Absent,
+            Stored::Value(value, number) => {
+                *bytes = value;
+                BucketRead::Present(number)
+            }
+            Stored::Unreachable => BucketRead::Unreachable,
+        }
+    }
+    /// Replaces a bucket of a table as [`SharedData::set`] replaces a value.
+    fn set_bucket(&self, table: &Table, bucket: u32, bytes: &[u8], cas: u32) -> Written {
+        self.set(&table.name(bucket), bytes, cas)
+    }
 }
 
 /// Attempts to write. As many workers as this may write at the same time.

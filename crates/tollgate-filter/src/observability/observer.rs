@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Outcome, Plan, Settlement};
+use tollgate_policy::{Outcome, Settlement};
 
 use crate::config::Config;
 use crate::counts::commit_stats::CommitStats;
@@ -63,7 +63,8 @@ impl<H: Proxy> Observer<H> {
     }
 
     /// The final decision on the request of the current context, which came this long after it.
-    pub fn count(&self, plan: &Plan, outcome: &Outcome<'_>, waited: Span) {
+    pub fn count(&self, outcome: &Outcome<'_>, waited: Span) {
+        let plan = outcome.plan();
         if self.metrics.count(outcome, waited, plan.has_failed(), &self.counters) {
             let fields = access_log::fields(outcome, waited, &self.labels, self.version);
             self.host.set_filter_state(FILTER_STATE, &fields);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Turn};
-use tollgate_policy::{Disposition, Plan};
+use tollgate_policy::{Disposition, Outcome, Plan};
 
 use crate::active_policy::{ActivePolicy, grpc_type};
 use crate::fleet::authority_client::AuthorityClient;
@@ -21,7 +21,7 @@ use crate::request::pending_response::PendingResponse;
 use crate::request::waiting::Waiting;
 
 /// A request of the current context.
-pub struct Arrival<'a, H> {
+pub struct Arrival<'a, H: Proxy> {
     pub host: &'a H,
     pub id: u32,
     pub policy: Rc<ActivePolicy<H>>,
@@ -50,22 +50,20 @@ impl<H: Proxy> Arrival<'_, H> {
             }
         }
         self.policy.decide_at(&mut plan, clock);
-        if self.policy.has_fleet()
-            && let Disposition::Allow | Disposition::Delay(_) =
-                self.policy.outcome(&plan).disposition()
-        {
-            return self.lease(plan, now);
-        }
-        match self.policy.outcome(&plan).disposition() {
+        let outcome = self.policy.outcome(&plan);
+        match outcome.disposition() {
+            Disposition::Allow | Disposition::Delay(_) if self.policy.has_fleet() => {
+                self.lease(plan, now)
+            }
             Disposition::Allow => {
-                self.record_allowed(&plan, now);
+                self.record_allowed(&outcome, now);
                 Pending::Response(PendingResponse::Fields(self.policy, plan))
             }
             Disposition::Delay(wait) => {
                 let held = self.hold(plan, now);
                 held.wait_until(now.saturating_add(wait), now)
             }
-            Disposition::Retry(wait) => match self.policy.outcome(&plan).turn() {
+            Disposition::Retry(wait) => match outcome.turn() {
                 Some(turn) => self.hold(plan, now).join_queue(turn, now),
                 None => self.hold(plan, now).reject_waiting(Full::Late(wait), now),
             },
@@ -81,7 +79,7 @@ impl<H: Proxy> Arrival<'_, H> {
             && spent.prefetches.is_empty()
             && self.policy.outcome(&plan).disposition() == Disposition::Allow
         {
-            self.record_allowed(&plan, now);
+            self.record_allowed(&self.policy.outcome(&plan), now);
             return Pending::Response(PendingResponse::Fields(self.policy, plan));
         }
         self.hold(plan, now).begin_leasing(availability, (status, spent), now)
@@ -114,16 +112,20 @@ impl<H: Proxy> Arrival<'_, H> {
         (at > now && at.since(now) <= place.max).then_some((place, at))
     }
 
-    fn record_allowed(&self, plan: &Plan, now: Timestamp) {
-        self.policy.count(plan, Span::ZERO);
-        self.policy.mark(plan);
-        self.in_flight.begin(self.id, &self.policy, plan, now);
+    fn record_allowed(&self, outcome: &Outcome<'_>, now: Timestamp) {
+        self.policy.count(outcome, Span::ZERO);
+        self.policy.mark(outcome);
+        self.in_flight.begin(self.id, &self.policy, outcome.plan(), now);
     }
 
     fn deny(self, plan: Box<Plan>) -> Pending<H> {
-        self.policy.count(&plan, Span::ZERO);
         let grpc = grpc_type(self.facts);
-        Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, grpc))
+        Pending::Response(PendingResponse::refusal(
+            self.host,
+            self.policy,
+            plan,
+            (grpc, Span::ZERO),
+        ))
     }
 
     fn hold(self, plan: Box<Plan>, now: Timestamp) -> HeldRequest<H> {

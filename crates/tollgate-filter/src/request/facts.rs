@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tollgate_policy::Facts;
 use tollgate_policy::spec::CertificateField;
 
-use crate::wire::header_map::HeaderMap;
+use crate::host::headers::HeaderLines;
 use crate::wire::metadata;
 
 /// Where the jwt_authn filter, which verifies tokens, leaves their claims.
@@ -24,8 +24,10 @@ const VERIFIER: &str = "envoy.filters.http.jwt_authn";
 
 /// The host calls behind the facts.
 pub trait RequestSource {
-    /// All request headers, pseudo-headers too, in the host's serialisation of a map.
-    fn request_headers(&self) -> Option<Vec<u8>>;
+    /// The lines of a message of the current context.
+    type Lines: HeaderLines;
+    /// All request headers, pseudo-headers too; `None` when the host does not return them.
+    fn request_headers(&self) -> Option<Self::Lines>;
     /// The address of the other end: `ip:port`, `[ip]:port`, or the path of a socket.
     fn source_address(&self) -> Option<Vec<u8>>;
     /// A property of the stream; the parts of its path have zero bytes between them.
@@ -33,11 +35,11 @@ pub trait RequestSource {
 }
 
 /// The facts of one request.
-pub struct RequestFacts<S> {
+pub struct RequestFacts<S: RequestSource> {
     source: S,
     /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
     payload: Option<Rc<str>>,
-    headers: OnceCell<Option<HeaderMap>>,
+    headers: OnceCell<Option<S::Lines>>,
     peer: OnceCell<Option<IpAddr>>,
     /// All metadata of the filters in front: only the whole message shows which values are numbers.
     metadata: OnceCell<Vec<u8>>,
@@ -95,8 +97,8 @@ impl<S: RequestSource> RequestFacts<S> {
                 || self.header("x-forwarded-for").is_some_and(is_more))
     }
 
-    fn headers(&self) -> Option<&HeaderMap> {
-        self.headers.get_or_init(|| self.source.request_headers().map(HeaderMap::new)).as_ref()
+    fn headers(&self) -> Option<&S::Lines> {
+        self.headers.get_or_init(|| self.source.request_headers()).as_ref()
     }
 
     /// The value at this path in the metadata that the filters in front have set.
@@ -122,7 +124,7 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         // Envoy names the host `:authority` in every version of HTTP.
         let name = if name == "host" { ":authority" } else { name };
-        self.headers()?.joined(name.as_bytes())
+        self.headers()?.joined(name)
     }
 
     fn peer(&self) -> Option<IpAddr> {
@@ -168,7 +170,7 @@ fn parse_address(address: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::header_map::HeaderMapWriter;
+    use crate::wire::header_map::{HeaderMap, HeaderMapWriter};
     use std::cell::Cell;
 
     struct Fake {
@@ -179,9 +181,10 @@ mod tests {
     }
 
     impl RequestSource for &Fake {
-        fn request_headers(&self) -> Option<Vec<u8>> {
+        type Lines = HeaderMap;
+        fn request_headers(&self) -> Option<HeaderMap> {
             self.calls.update(|calls| calls.saturating_add(1));
-            Some(self.headers.clone())
+            Some(HeaderMap::new(self.headers.clone()))
         }
         fn source_address(&self) -> Option<Vec<u8>> {
             self.asked.update(|asked| asked.saturating_add(1));

@@ -278,8 +278,9 @@ impl<H: Proxy> HeldRequest<H> {
 
     /// Counts and marks a request that is allowed, once its place is certain.
     pub fn record_allowed(&self, waited: Span) {
-        self.policy.count(&self.plan, waited);
-        self.policy.mark(&self.plan);
+        let outcome = self.policy.outcome(&self.plan);
+        self.policy.count(&outcome, waited);
+        self.policy.mark(&outcome);
     }
 
     /// Denies it because it may not wait, and gives its charges back.
@@ -315,9 +316,8 @@ impl<H: Proxy> HeldRequest<H> {
 
     /// Responds to it in the origin's place.
     pub fn deny(self, waited: Span) -> Pending<H> {
-        self.policy.count(&self.plan, waited);
-        let (plan, grpc) = (self.plan, self.grpc);
-        Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, grpc))
+        let (plan, how) = (self.plan, (self.grpc, waited));
+        Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, how))
     }
 
     /// It will not continue: it leaves its line, those behind it move up, and its charges are taken

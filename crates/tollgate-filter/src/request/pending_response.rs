@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use tollgate_core::Span;
 use tollgate_policy::{BodyScan, Plan};
 
 use crate::active_policy::ActivePolicy;
@@ -41,15 +42,17 @@ pub struct OpenCosts<H> {
 const PIECE: usize = 1 << 20;
 
 impl<H: Proxy> PendingResponse<H> {
-    /// Responds to the request of the current context in the origin's place, and returns the
-    /// additions that the response still needs.
+    /// Counts the denial of the request of the current context, which has waited this long, and
+    /// responds in the origin's place; returns the additions that the response still needs.
     pub fn refusal(
         host: &H,
         policy: Rc<ActivePolicy<H>>,
         plan: Box<Plan>,
-        grpc: Option<&'static str>,
+        (grpc, waited): (Option<&'static str>, Span),
     ) -> Self {
-        host.reply(&Reply::new(&policy.outcome(&plan), &policy.observer.labels, grpc));
+        let outcome = policy.outcome(&plan);
+        policy.count(&outcome, waited);
+        host.reply(Reply::new(outcome, &policy.observer.labels, grpc));
         if let Some(content_type) = grpc {
             return Self::Trailers(policy, plan, content_type);
         }

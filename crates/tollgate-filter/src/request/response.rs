@@ -11,20 +11,20 @@ use std::cell::OnceCell;
 use tollgate_policy::spec::JsonCost;
 use tollgate_policy::{ActualUnits, BodyScan, ResponseFacts};
 
+use crate::host::headers::HeaderLines;
 use crate::host::proxy::Proxy;
-use crate::wire::header_map::HeaderMap;
 use crate::wire::metadata;
 
 /// Nanoseconds in a millisecond.
 const MILLISECOND: u64 = 1_000_000;
 
 /// The head of a response, not yet read.
-pub struct ResponseHeaders<'h, H> {
+pub struct ResponseHeaders<'h, H: Proxy> {
     host: &'h H,
-    headers: OnceCell<HeaderMap>,
+    headers: OnceCell<Option<H::Lines>>,
 }
 
-impl<'h, H> ResponseHeaders<'h, H> {
+impl<'h, H: Proxy> ResponseHeaders<'h, H> {
     /// That of the current context.
     pub const fn new(host: &'h H) -> Self {
         Self { host, headers: OnceCell::new() }
@@ -33,8 +33,8 @@ impl<'h, H> ResponseHeaders<'h, H> {
 
 impl<H: Proxy> ResponseFacts for ResponseHeaders<'_, H> {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let read = || HeaderMap::new(self.host.response_headers().unwrap_or_default());
-        self.headers.get_or_init(read).joined(name.as_bytes())
+        let lines = self.headers.get_or_init(|| self.host.response_headers());
+        lines.as_ref()?.joined(name)
     }
 
     fn may_have_trailers(&self) -> bool {
@@ -47,14 +47,14 @@ impl<H: Proxy> ResponseFacts for ResponseHeaders<'_, H> {
 }
 
 /// The end of a response's body.
-pub struct ResponseTail<'h, H> {
+pub struct ResponseTail<'h, H: Proxy> {
     host: &'h H,
     scan: Option<&'h BodyScan>,
     /// `None` when there are no trailers.
-    trailers: Option<OnceCell<HeaderMap>>,
+    trailers: Option<OnceCell<Option<H::Lines>>>,
 }
 
-impl<'h, H> ResponseTail<'h, H> {
+impl<'h, H: Proxy> ResponseTail<'h, H> {
     /// That of the current context, with the numbers of its body.
     pub fn new(host: &'h H, scan: Option<&'h BodyScan>, has_trailers: bool) -> Self {
         Self { host, scan, trailers: has_trailers.then(OnceCell::new) }
@@ -63,8 +63,8 @@ impl<'h, H> ResponseTail<'h, H> {
 
 impl<H: Proxy> ResponseFacts for ResponseTail<'_, H> {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let read = || HeaderMap::new(self.host.response_trailers().unwrap_or_default());
-        self.trailers.as_ref()?.get_or_init(read).joined(name.as_bytes())
+        let lines = self.trailers.as_ref()?.get_or_init(|| self.host.response_trailers());
+        lines.as_ref()?.joined(name)
     }
 
     fn json(&self, cost: &JsonCost) -> Option<ActualUnits> {

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::waiting::{Limits, Queue};
+use tollgate_policy::waiting::{Limits, Queue, Ticket};
 
 use crate::cell::with;
 use crate::host::proxy::Proxy;
@@ -89,5 +89,29 @@ impl<H: Proxy> Waiting<H> {
         let by = [more.saturating_sub(waiters), more_bytes.saturating_sub(bytes)];
         metrics.change_waiting(by, &self.host);
         metrics.grow_memory(self.host.memory_growth(), &self.host);
+    }
+}
+
+/// The turn of a waiting request. When nothing takes it, or a panic ends it, the next request of
+/// the line has its turn.
+pub struct GivenTurn<'a, H: Proxy> {
+    waiting: &'a Waiting<H>,
+    ticket: Ticket,
+    now: Timestamp,
+    pub is_taken: bool,
+}
+
+impl<'a, H: Proxy> GivenTurn<'a, H> {
+    /// A turn that nothing has taken yet.
+    pub const fn new(waiting: &'a Waiting<H>, ticket: Ticket, now: Timestamp) -> Self {
+        Self { waiting, ticket, now, is_taken: false }
+    }
+}
+
+impl<H: Proxy> Drop for GivenTurn<'_, H> {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            self.waiting.with(|queue| queue.done(self.ticket, self.now, None));
+        }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::host::headers::HeaderLines;
+
 /// A map from the host.
 pub struct HeaderMap(Vec<u8>);
 
@@ -13,18 +15,6 @@ impl HeaderMap {
     /// Nothing is read yet.
     pub const fn new(serialised: Vec<u8>) -> Self {
         Self(serialised)
-    }
-
-    /// The values of `name`, joined by `, `. Anything malformed ends the list.
-    pub fn joined(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        let mut found: Option<Cow<'_, [u8]>> = None;
-        for (_, value) in self.pairs().filter(|(key, _)| *key == name) {
-            found = Some(match found {
-                None => Cow::Borrowed(value),
-                Some(before) => Cow::Owned([&before, &b", "[..], value].concat()),
-            });
-        }
-        found
     }
 
     /// Every pair, in the order of the host. Anything malformed ends the list.
@@ -40,6 +30,19 @@ impl HeaderMap {
             let value = take(&mut bytes, u32::from_le_bytes(*value))?;
             Some((key, value))
         })
+    }
+}
+
+impl HeaderLines for HeaderMap {
+    fn joined(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut found: Option<Cow<'_, [u8]>> = None;
+        for (_, value) in self.pairs().filter(|(key, _)| *key == name.as_bytes()) {
+            found = Some(match found {
+                None => Cow::Borrowed(value),
+                Some(before) => Cow::Owned([&before, &b", "[..], value].concat()),
+            });
+        }
+        found
     }
 }
 
@@ -107,21 +110,21 @@ mod tests {
     #[test]
     fn every_line_is_joined() {
         let pairs = HeaderMap::new(serialised());
-        assert_eq!(pairs.joined(b"a").as_deref(), Some(&b"1, \xff"[..]));
-        assert_eq!(pairs.joined(b"bc").as_deref(), Some(&b""[..]));
-        assert_eq!(pairs.joined(b"b"), None);
+        assert_eq!(pairs.joined("a").as_deref(), Some(&b"1, \xff"[..]));
+        assert_eq!(pairs.joined("bc").as_deref(), Some(&b""[..]));
+        assert_eq!(pairs.joined("b"), None);
     }
 
     #[test]
     fn no_malformed_map_traps() {
         let whole = serialised();
         for len in 0..whole.len() {
-            let _ = HeaderMap::new(whole[..len].to_vec()).joined(b"a");
+            let _ = HeaderMap::new(whole[..len].to_vec()).joined("a");
         }
         for byte in 0..whole.len() {
             let mut bent = whole.clone();
             bent[byte] = 0xff;
-            let _ = HeaderMap::new(bent).joined(b"a");
+            let _ = HeaderMap::new(bent).joined("a");
         }
     }
 }

@@ -167,13 +167,13 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(policy: &Value, shared: &impl SharedData) -> Self {
+    pub fn new<S: SharedData>(policy: &Value, shared: &S) -> Self {
         let mut config = Config::compile(policy.to_string().as_bytes(), b"scope").unwrap();
         let mut log = extents::agree(shared, &mut config).expect("the map answers");
         let Config { policy, tables, directories, .. } = &config;
         log.extend(directories.agree(shared, policy, tables).expect("the map answers"));
         let numbering = numbering::probe(shared, &token()).expect("the map counts exactly");
-        Self { config, log, plan: Plan::new(), scratch: Scratch::new(numbering) }
+        Self { config, log, plan: Plan::new(), scratch: Scratch::new::<S>(numbering) }
     }
 
     /// A worker whose policy was registered before others were, and that read the directory then:

@@ -136,7 +136,7 @@ impl<'a> FieldWriter<'a> {
         };
         match self.response.spec.headers {
             HeaderGeneration::Off => {}
-            HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
+            HeaderGeneration::Draft11 => self.draft_11(reported(), pk, text, sink),
             HeaderGeneration::Draft7 => {
                 let Some(numbers) = nearest() else { return };
                 self.plain_policy(reported(), text, sink);
@@ -181,38 +181,19 @@ impl<'a> FieldWriter<'a> {
 
     /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member
     /// per quota.
-    fn draft_11<I>(
+    fn draft_11(
         self,
-        reported: impl Fn() -> I,
+        reported: impl Iterator<Item = Reported<'a>>,
         pk: impl Fn(usize) -> u64,
         text: &mut Text,
         sink: Sink<'_>,
-    ) where
-        I: Iterator<Item = Reported<'a>>,
-    {
+    ) {
         text.clear();
-        if self.response.spec.policy {
-            for reported in reported() {
-                begin_member(text);
-                push_quoted(&reported.quota.name, text);
-                text.push(";q=");
-                text.push_number(reported.decision.limit);
-                if let Some(unit) = reported.unit {
-                    text.push(";qu=");
-                    push_quoted(unit, text);
-                }
-                if !reported.is_in_flight() {
-                    push_window(reported.window(), text);
-                }
-                self.push_partition_key(reported.partition, &pk, text);
+        let mut policy = Text::new();
+        for reported in reported {
+            if self.response.spec.policy {
+                self.push_policy(&reported, &pk, &mut policy);
             }
-            if text.is_empty() {
-                return; // none was decided
-            }
-            sink("ratelimit-policy", text.as_str());
-            text.clear();
-        }
-        for reported in reported() {
             begin_member(text);
             push_quoted(&reported.quota.name, text);
             text.push(";r=");
@@ -224,9 +205,29 @@ impl<'a> FieldWriter<'a> {
             }
             self.push_partition_key(reported.partition, &pk, text);
         }
-        if !text.is_empty() {
-            sink("ratelimit", text.as_str());
+        if text.is_empty() {
+            return; // none was decided
         }
+        if self.response.spec.policy {
+            sink("ratelimit-policy", policy.as_str());
+        }
+        sink("ratelimit", text.as_str());
+    }
+
+    /// A member of `RateLimit-Policy`.
+    fn push_policy(self, reported: &Reported<'_>, pk: &impl Fn(usize) -> u64, text: &mut Text) {
+        begin_member(text);
+        push_quoted(&reported.quota.name, text);
+        text.push(";q=");
+        text.push_number(reported.decision.limit);
+        if let Some(unit) = reported.unit {
+            text.push(";qu=");
+            push_quoted(unit, text);
+        }
+        if !reported.is_in_flight() {
+            push_window(reported.window(), text);
+        }
+        self.push_partition_key(reported.partition, pk, text);
     }
 
     /// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
@@ -341,7 +342,7 @@ fn push_window(window: Span, text: &mut Text) {
 /// %x20-7E.
 fn push_quoted(name: &str, text: &mut Text) {
     text.push("\"");
-    if !name.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
+    if !name.bytes().fold(false, |found, byte| found | matches!(byte, b'"' | b'\\')) {
         text.push(name);
         return text.push("\"");
     }

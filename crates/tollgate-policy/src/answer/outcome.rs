@@ -7,14 +7,14 @@
 //! 400, whatever the policy: no wait helps.
 //! Names of quotas are reported to the client, keys never.
 
-use tollgate_core::{Algorithm, Span, Verdict};
+use tollgate_core::{Algorithm, Decision, Span, Verdict};
 
 use crate::answer::fields::{FieldWriter, NearestQuota, Reported};
 use crate::answer::rule_result::RuleResult;
 use crate::answer::text::Text;
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{Full, Plan, denies};
+use crate::pipeline::plan::{Full, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::spec::action::{Action, Reply};
@@ -246,11 +246,11 @@ impl<'a> Outcome<'a> {
         if decided == Some(false) {
             return RuleResult::Failed;
         }
-        if decided.is_none() || denies(applied, self.policy, &self.plan.decisions) {
+        let decisions = self.quotas_of(applied);
+        if decided.is_none() || !decisions.iter().all(Decision::is_admitted) {
             return self.over_limit(applied);
         }
-        let waits = |r: &Reported<'_>| matches!(r.decision.verdict, Verdict::Delay(_));
-        if self.of_rule(applied).any(|r| waits(&r)) {
+        if decisions.iter().any(|it| matches!(it.verdict, Verdict::Delay(_))) {
             if applied.is_enforced() { RuleResult::Delayed } else { RuleResult::Shadowed }
         } else {
             RuleResult::Allowed
@@ -326,12 +326,14 @@ impl<'a> Outcome<'a> {
 
     fn delay(&self) -> Option<Span> {
         let enforced = self.plan.applied.iter().filter(|applied| applied.is_enforced());
-        let waits = enforced.flat_map(|applied| self.of_rule(applied)).filter_map(|r| {
-            match r.decision.verdict {
+        let asked = enforced.filter(|applied| !applied.is_unasked());
+        let waits =
+            asked.flat_map(|applied| self.quotas_of(applied)).filter_map(|decision| match decision
+                .verdict
+            {
                 Verdict::Delay(wait) => Some(wait),
                 Verdict::Allow | Verdict::Deny | Verdict::Penalty => None,
-            }
-        });
+            });
         waits.max()
     }
 

@@ -100,8 +100,8 @@ fn push_text(text: &str, out: &mut String) {
     let is_special = |c: char| matches!(c, '"' | '\\' | '\0'..='\x1f');
     out.push('"');
     // None of them, as almost always. The search is by byte, because no byte of a longer character
-    // is one of them.
-    if !text.bytes().any(|byte| is_special(char::from(byte))) {
+    // is one of them, and reads all of them, which takes one instruction for several.
+    if !text.bytes().fold(false, |found, byte| found | is_special(char::from(byte))) {
         out.push_str(text);
         return out.push('"');
     }

@@ -11,7 +11,7 @@ use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
 use crate::pipeline::applied::AppliedRule;
 use crate::pipeline::key_hashes::pk_text;
-use crate::pipeline::plan::{CLOSED, Full};
+use crate::pipeline::plan::{CLOSED, Full, Plan};
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::spec::action::Action;
@@ -100,6 +100,12 @@ impl RuleDecision<'_> {
 }
 
 impl<'a> Outcome<'a> {
+    /// The decided plan.
+    #[must_use]
+    pub const fn plan(&self) -> &'a Plan {
+        self.plan
+    }
+
     /// The decision of each rule that applied, in the order of [`Outcome::rules`].
     pub fn decisions(&self) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
         let outcome = *self;
@@ -146,7 +152,7 @@ impl<'a> Outcome<'a> {
             Some(Action::Deny(_) | Action::Delay(_) | Action::Respond(_)) | None => {
                 if applied.blocked_until().is_some() {
                     RuleResult::Blocked
-                } else if self.of_rule(applied).any(|r| r.is_in_penalty()) {
+                } else if self.quotas_of(applied).iter().any(|it| it.verdict == Verdict::Penalty) {
                     RuleResult::Penalised
                 } else {
                     RuleResult::Denied

@@ -35,23 +35,30 @@ impl Text {
         if self.long.is_empty() { self.short() } else { &self.long }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.as_str().is_empty()
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0 && self.long.is_empty()
     }
 
     pub(crate) fn push(&mut self, more: &str) {
         if self.long.is_empty() {
-            let end = self.len.saturating_add(more.len());
-            if let Some(room) = self.inline.get_mut(self.len..end) {
-                room.copy_from_slice(more.as_bytes());
-                self.len = end;
+            if self.push_inline(more.as_bytes()) {
                 return;
             }
+            let end = self.len.saturating_add(more.len());
             let mut long = String::with_capacity(end.saturating_mul(2));
             long.push_str(self.short());
             self.long = long;
         }
         self.long.push_str(more);
+    }
+
+    /// Appends whole characters; false where they do not fit.
+    fn push_inline(&mut self, more: &[u8]) -> bool {
+        let end = self.len.saturating_add(more.len());
+        let Some(room) = self.inline.get_mut(self.len..end) else { return false };
+        room.copy_from_slice(more);
+        self.len = end;
+        true
     }
 
     /// Appends a number in decimal. Not with `core::fmt`, which takes several times as long: fields
@@ -60,7 +67,8 @@ impl Text {
         let (mut digits, mut rest) = ([0; DIGITS], number);
         let mut first = DIGITS;
         for (index, digit) in digits.iter_mut().enumerate().rev() {
-            *digit = b'0' | u8::try_from(rest % 10).unwrap_or(0);
+            let [last, ..] = (rest % 10).to_le_bytes();
+            *digit = b'0' | last;
             first = index;
             rest /= 10;
             if rest == 0 {
@@ -68,7 +76,9 @@ impl Text {
             }
         }
         let digits = digits.get(first..).unwrap_or_default();
-        self.push(core::str::from_utf8(digits).unwrap_or_default());
+        if !self.long.is_empty() || !self.push_inline(digits) {
+            self.push(core::str::from_utf8(digits).unwrap_or_default());
+        }
     }
 
     /// `inline` contains only whole `&str`s.

@@ -85,6 +85,11 @@ impl Table {
         self
     }
 
+    /// The same for all versions of a policy, and no other table's: a hash of scope and group.
+    pub const fn identity(&self) -> u64 {
+        self.identity
+    }
+
     /// The size that the policy asks for.
     pub const fn size(&self) -> TableSize {
         self.size
