@@ -64,16 +64,76 @@ impl<'c> Player<'c> {
     /// One request to the head of its response, and the ends that follow.
     fn play(&mut self, index: usize, expected: &Expected) -> Seen {
         let event = &self.case.events[index];
-        let worker = if self.case.wavers { 0 } else { index % 2 };
+        // Only a request that ends in the same worker gives a waiting one its turn.
+        let is_of_one = self.case.wavers || self.case.waits_for_places;
+        let worker = if is_of_one { 0 } else { index % 2 };
         let now = expected.at_ms * MS - self.booted_at_ns;
-        let (id, seen) = play(&mut self.workers[worker], event, expected, now);
+        let (id, seen) = self.play_one(worker, event, expected, now);
         self.running.insert(index, (worker, id));
         let now = now + seen.waits_ms.iter().sum::<u64>() * MS;
         if !seen.passed() {
             self.end(index, now);
         }
-        event.ends.iter().for_each(|ended| self.end(*ended, now));
+        expected.ends.iter().for_each(|ended| self.end(*ended, now));
         seen
+    }
+
+    /// One request from its headers to the head of its response, and its stream.
+    fn play_one(
+        &mut self,
+        worker: usize,
+        event: &Event,
+        expected: &Expected,
+        mut now: u64,
+    ) -> (u32, Seen) {
+        let filter = &mut self.workers[worker];
+        filter.set_peer(event.request.peer);
+        filter.set_status(event.status);
+        let mut response = vec![];
+        response.extend(event.actual.map(|value| (ACTUAL, value)));
+        response.extend(event.body.map(|body| ("content-type", body.content_type)));
+        let encoding = event.body.and_then(|body| body.content_encoding);
+        response.extend(encoding.map(|value| ("content-encoding", value)));
+        filter.set_response_headers(&response);
+        let headers = headers(&event.request);
+        let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        // Time has passed since the last request: the timer has fired.
+        assert!(filter.tick(now).is_empty(), "nobody waits");
+        let ((id, mut answer), mut waits_ms) = (filter.begin(now, &pairs), vec![]);
+        let mut waits = expected.seen.waits_ms.iter();
+        while let Answer::Held(id) = answer {
+            let filter = &mut self.workers[worker];
+            let wait = *waits.next().unwrap_or_else(|| panic!("held for too long: {event:?}"));
+            let due = now + wait * MS;
+            // The timer also fires for other reasons: counts are reported.
+            loop {
+                now += u64::from(filter.tick_ms()) * MS;
+                if now >= due {
+                    break;
+                }
+                assert!(filter.tick(now).is_empty(), "let go early: {event:?}");
+            }
+            assert_eq!(now, due, "let go late: {event:?}");
+            assert!(filter.tick(now - MS).is_empty(), "let go early: {event:?}");
+            expected.ends_meanwhile[waits_ms.len()].iter().for_each(|ended| self.end(*ended, now));
+            waits_ms.push(wait);
+            let filter = &mut self.workers[worker];
+            answer = match (filter.tick(now).as_slice(), filter.take_reply()) {
+                ([resumed], None) if *resumed == id => Answer::Passed(filter.respond(id)),
+                ([], Some(reply)) => Answer::Refused(filter.replied(id, reply)),
+                ([], None) => Answer::Held(id),
+                other => panic!("not one thing: {other:?} for {event:?}"),
+            };
+        }
+        let marks = self.workers[worker].take_marks();
+        let seen = match answer {
+            Answer::Passed(fields) => {
+                Seen { status: event.status, waits_ms, fields, marks, body: None }
+            }
+            Answer::Refused(reply) => refusal(&event.request, reply, waits_ms),
+            Answer::Held(_) => unreachable!("it is held no longer"),
+        };
+        (id, seen)
     }
 
     /// The end of a request, unless it has ended.
@@ -88,54 +148,6 @@ impl<'c> Player<'c> {
         }
         filter.end(id);
     }
-}
-
-/// One request from its headers to the head of its response, and its stream.
-fn play(filter: &mut Filter, event: &Event, expected: &Expected, mut now: u64) -> (u32, Seen) {
-    filter.set_peer(event.request.peer);
-    filter.set_status(event.status);
-    let mut response = vec![];
-    response.extend(event.actual.map(|value| (ACTUAL, value)));
-    response.extend(event.body.map(|body| ("content-type", body.content_type)));
-    let encoding = event.body.and_then(|body| body.content_encoding);
-    response.extend(encoding.map(|value| ("content-encoding", value)));
-    filter.set_response_headers(&response);
-    let headers = headers(&event.request);
-    let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-    // Time has passed since the last request: the timer has fired.
-    assert!(filter.tick(now).is_empty(), "nobody waits");
-    let ((id, mut answer), mut waits_ms) = (filter.begin(now, &pairs), vec![]);
-    let mut waits = expected.seen.waits_ms.iter();
-    while let Answer::Held(id) = answer {
-        let wait = *waits.next().unwrap_or_else(|| panic!("held for too long: {event:?}"));
-        let due = now + wait * MS;
-        // The timer also fires for other reasons: counts are reported.
-        loop {
-            now += u64::from(filter.tick_ms()) * MS;
-            if now >= due {
-                break;
-            }
-            assert!(filter.tick(now).is_empty(), "let go early: {event:?}");
-        }
-        assert_eq!(now, due, "let go late: {event:?}");
-        assert!(filter.tick(now - MS).is_empty(), "let go early: {event:?}");
-        waits_ms.push(wait);
-        answer = match (filter.tick(now).as_slice(), filter.take_reply()) {
-            ([resumed], None) if *resumed == id => Answer::Passed(filter.respond(id)),
-            ([], Some(reply)) => Answer::Refused(filter.replied(id, reply)),
-            ([], None) => Answer::Held(id),
-            other => panic!("not one thing: {other:?} for {event:?}"),
-        };
-    }
-    let marks = filter.take_marks();
-    let seen = match answer {
-        Answer::Passed(fields) => {
-            Seen { status: event.status, waits_ms, fields, marks, body: None }
-        }
-        Answer::Refused(reply) => refusal(&event.request, reply, waits_ms),
-        Answer::Held(_) => unreachable!("it is held no longer"),
-    };
-    (id, seen)
 }
 
 fn refusal(request: &Request, reply: Reply, waits_ms: Vec<u64>) -> Seen {

@@ -170,7 +170,7 @@ impl<'e> Player<'e> {
             self.clients.insert(peer, client);
             seen(&response, waits_ms)
         };
-        event.ends.iter().for_each(|ended| self.end(*ended));
+        expected.ends.iter().for_each(|ended| self.end(*ended));
         seen
     }
 
@@ -186,23 +186,25 @@ impl<'e> Player<'e> {
 
     /// Sends a request, and lets it wait as long as it has to.
     fn send(&mut self, client: &mut Client, event: &Event, expected: &Expected) {
-        let Self { envoy, bell, .. } = self;
         let mut now_ms = expected.at_ms;
         client.start(&wire(event)).expect("sent");
-        let mut ring = |at_ms: u64| {
-            envoy.set_clock(at_ms * MS - AHEAD_NS);
-            bell.send(&http::Request::get("/"));
-        };
-        for wait in &expected.seen.waits_ms {
+        for (wait, ends) in expected.seen.waits_ms.iter().zip(&expected.ends_meanwhile) {
             // After one round of its loop the worker may only be about to read the request; after
             // two it has read it.
-            ring(now_ms);
-            ring(now_ms);
-            ring(now_ms + wait - 1);
+            self.ring(now_ms);
+            self.ring(now_ms);
+            self.ring(now_ms + wait - 1);
+            // A freed place is given by a timer, a millisecond later.
+            ends.iter().for_each(|ended| self.end(*ended));
             assert!(!client.has_answer(), "let go early: {event:?}, {expected:?}");
             now_ms += wait;
-            ring(now_ms);
+            self.ring(now_ms);
         }
+    }
+
+    fn ring(&mut self, at_ms: u64) {
+        self.envoy.set_clock(at_ms * MS - AHEAD_NS);
+        self.bell.send(&http::Request::get("/"));
     }
 
     /// The end of a request, unless it has ended. When its client has read the response, the filter

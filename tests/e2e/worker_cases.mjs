@@ -6,7 +6,8 @@
 // proves that the deleted state is idle.
 //
 // One request at a time: the clock is one for all. A request with a number (`x-event`) runs on until another one ends it
-// (`x-ends`), which has its response when the Worker has done what the end requires.
+// (`x-ends`), which has its response when the Worker has done what the end requires, or until a time of a request that
+// waits (`x-ends-meanwhile`).
 import Tollgate, { Limiter as Shipped } from "./entry.mjs";
 
 /** An alarm is set for at least a day later: rung ten seconds after that, it finds counts in every state. */
@@ -22,6 +23,7 @@ let rang = 0;
 let calls = 0;
 let asked = 0; // objects that have not replied yet
 let slept = false; // since the last call of an object
+let meanwhile = []; // times, and the requests that end then
 
 Date.now = () => now;
 
@@ -34,7 +36,10 @@ globalThis.setTimeout = (callback, milliseconds, ...rest) => {
   if (slept) waits[waits.length - 1] += milliseconds;
   else waits.push(milliseconds);
   slept = true;
-  queueMicrotask(() => callback(...rest)); // a timer takes a millisecond, and long waits have hundreds of pieces
+  const ends = [];
+  while (meanwhile.length > 0 && meanwhile[0][0] <= now) ends.push(...meanwhile.shift()[1]);
+  if (ends.length > 0) end(ends).then(() => callback(...rest));
+  else queueMicrotask(() => callback(...rest)); // a timer takes a millisecond, and long waits have hundreds of pieces
   return 0;
 };
 
@@ -68,6 +73,14 @@ const mayEnd = new Set();
 const ended = new Set();
 
 const moment = () => new Promise((resolve) => realSetTimeout(resolve, 1));
+
+/** Ends requests, one after the other. */
+async function end(events) {
+  for (const event of events) {
+    mayEnd.add(event);
+    while (!ended.has(event)) await moment();
+  }
+}
 
 /** A body of these pieces (Base64, with commas), whose last one comes when `isTime`. */
 function until(isTime, pieces) {
@@ -121,10 +134,7 @@ export default class extends Tollgate {
     now = Number(request.headers.get("x-at"));
     const ends = request.headers.get("x-ends");
     if (ends !== null) {
-      for (const event of ends.split(",")) {
-        mayEnd.add(event);
-        while (!ended.has(event)) await moment();
-      }
+      await end(ends.split(","));
       return new Response("ended");
     }
     ringsAlarms = request.headers.get("x-alarms") === "yes";
@@ -132,6 +142,7 @@ export default class extends Tollgate {
     calls = 0;
     slept = false;
     rang = 0;
+    meanwhile = JSON.parse(request.headers.get("x-ends-meanwhile") ?? "[]");
     const response = await this.#run(request);
     response.headers.set("x-waits", JSON.stringify(waits));
     response.headers.set("x-rang", String(rang));

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use base64ct::{Base64, Encoding};
+use serde_json::{Value, json};
 use tollgate_cases::{
     ACTUAL, CASES, Case, Event, Expected, Reference, Request, Seen, cases_of_servers, cases_on,
 };
@@ -99,7 +100,7 @@ fn play(case: &Case, port: u16, tally: &Tally) {
     for (index, expected) in Reference::new(case, Surface::Worker, HASH_KEY).enumerate() {
         let event = &case.events[index];
         let response = player.send(index, &expected);
-        player.end(&event.ends, &expected);
+        player.end(&expected.ends, &expected);
         let seen = seen(&response);
         let wanted = wanted(&event.request, &expected);
         let is_remembered = response.header("x-calls").as_deref() == Some("0") && !seen.passed();
@@ -143,6 +144,8 @@ impl Player<'_> {
         let pieces = event.sent_body();
         let pieces: Vec<String> = pieces.iter().map(|it| Base64::encode_string(it)).collect();
         request = request.header("x-pieces", pieces.join(","));
+        request =
+            request.header("x-ends-meanwhile", ends_meanwhile(expected, &self.running).to_string());
         if let Some(body) = event.body {
             request = request.header("x-body-type", body.content_type);
             if let Some(encoding) = body.content_encoding {
@@ -151,6 +154,8 @@ impl Player<'_> {
         }
         client.start(&request).expect("sent");
         let head = client.head().expect("an answer in time");
+        let ended: Vec<usize> = expected.ends_meanwhile.concat();
+        ended.iter().for_each(|index| self.finish(*index));
         if head.header("x-origin").is_some() {
             self.running.insert(index, client);
             return head;
@@ -162,24 +167,40 @@ impl Player<'_> {
 
     /// The ends of those of these requests that still run.
     fn end(&mut self, indices: &[usize], expected: &Expected) {
-        let ended = indices.iter().filter_map(|index| Some((*index, self.running.remove(index)?)));
-        let ended: Vec<(usize, Client)> = ended.collect();
+        let ended: Vec<usize> =
+            indices.iter().copied().filter(|index| self.running.contains_key(index)).collect();
         if ended.is_empty() {
             return;
         }
         let at_ms = expected.at_ms + expected.seen.waits_ms.iter().sum::<u64>();
-        let ends: Vec<String> = ended.iter().map(|(index, _)| index.to_string()).collect();
+        let ends: Vec<String> = ended.iter().map(ToString::to_string).collect();
         let request = http::Request::get("/").header("x-at", at_ms.to_string());
         let mut control = self.client();
         assert_eq!(control.send(&request.header("x-ends", ends.join(","))).text(), "ended");
         self.free.push(control);
-        for (index, mut client) in ended {
-            let event = &self.case.events[index];
-            let response = client.finish(event.request.method == "HEAD").expect("its end");
-            assert_eq!(response.body, event.sent_body().concat(), "it passes unchanged");
-            self.free.push(client);
-        }
+        ended.iter().for_each(|index| self.finish(*index));
     }
+
+    /// Reads the rest of the response to a request that has ended, if it ran on.
+    fn finish(&mut self, index: usize) {
+        let Some(mut client) = self.running.remove(&index) else { return };
+        let event = &self.case.events[index];
+        let response = client.finish(event.request.method == "HEAD").expect("its end");
+        assert_eq!(response.body, event.sent_body().concat(), "it passes unchanged");
+        self.free.push(client);
+    }
+}
+
+/// The times at which waits end, each with the requests that run on and end then.
+fn ends_meanwhile(expected: &Expected, running: &BTreeMap<usize, Client>) -> Value {
+    let mut now_ms = expected.at_ms;
+    let each = expected.seen.waits_ms.iter().zip(&expected.ends_meanwhile);
+    let each = each.map(|(wait, ends)| {
+        now_ms += wait;
+        let ends = ends.iter().filter(|index| running.contains_key(index));
+        json!([now_ms, ends.map(ToString::to_string).collect::<Vec<_>>()])
+    });
+    each.collect()
 }
 
 /// True when both deny: a remembered denial is by the rules that are remembered, and shows nothing

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_lab::replay::{
-    AssumedValues, LogCounts, Options, Replay, Source, Summary, field, needs, wanted,
+    AssumedValues, LogCounts, Options, Replay, Source, Summary, defaults, field, needs, wanted,
 };
 use tollgate_lab::simulator::unknown_facts;
 use tollgate_policy::{Policy, Surface};
@@ -274,6 +274,33 @@ fn fields_have_the_names_of_the_policy_and_of_the_log() {
     assert_eq!(field("path"), Ok(Field::Target));
     assert_eq!(field("header.X-Key"), Ok(Field::Header("x-key".to_owned())));
     assert!(field("ip").unwrap_err().starts_with("\"ip\" is not a field; use client,"));
+}
+
+/// Guards: a limit of requests that a log lacks, and of which the report says nothing.
+#[test]
+fn a_limit_that_the_log_lacks_is_noted_and_does_not_end_the_replay() {
+    let limited = |from: &str| {
+        document(&format!(
+            r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "quotas": [{{"limit": 1, "window": "1m",
+                "algorithm": "fixed-window", "limit_from": {{{from}, "max": 9}}}}]}}]}}"#
+        ))
+    };
+    let format = Format::parse("combined").unwrap();
+    let noted = |policy: &Policy, assumed: &AssumedValues| {
+        assert_eq!(needs(policy, assumed, |field| format.contains(field)), []);
+        defaults(policy, assumed, |field| format.contains(field))
+    };
+    let (none, header) = (AssumedValues::default(), limited(r#""header": "x-limit""#));
+    let words = |field: &str| {
+        format!(
+            "rule \"r\": its limit_from reads {field}, which is not in the log; use --map {field}=COLUMN or --assume {field}=VALUE; without it the quota's own limit applies"
+        )
+    };
+    assert_eq!(noted(&header, &none), [words("header.x-limit")]);
+    assert_eq!(noted(&header, &assumed(&["header.x-limit=5"])), [""; 0]);
+    assert_eq!(noted(&limited(r#""claim": "rate""#), &none), [words("claim.rate")]);
+    assert_eq!(noted(&limited(r#""header": "referer""#), &none), [""; 0], "the log has it");
+    assert_eq!(noted(&rule(r#""key": ["client_ip"]"#), &none), [""; 0]);
 }
 
 /// Guards: a simulation in which a rule limits no client, because no request has its key.

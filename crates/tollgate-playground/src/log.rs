@@ -12,8 +12,8 @@ use serde::Deserialize;
 use tollgate_access_log::{Bounds, Format, FormatError};
 use tollgate_lab::replay::suggest::{Bounds as SuggestBounds, SecondPass, Share, Suggest};
 use tollgate_lab::replay::{
-    AssumedValues, CountedRequest, LogCounts, Observer, Options, Replay, Source, Summary, needs,
-    wanted,
+    AssumedValues, CountedRequest, LogCounts, Observer, Options, Replay, Source, Summary, defaults,
+    needs, wanted,
 };
 use tollgate_policy::{Policy, Surface};
 
@@ -66,6 +66,8 @@ enum Pass {
 struct Reading {
     source: Source,
     replay: Replay<Pass>,
+    /// Notes on facts that the log lacks.
+    defaults: Vec<String>,
 }
 
 impl Observer for Pass {
@@ -173,17 +175,19 @@ impl LogRun {
         if self.reading.is_none() {
             self.begin()?;
         }
-        let Some(Reading { mut source, mut replay }) = self.reading.take() else {
+        let Some(Reading { mut source, mut replay, defaults }) = self.reading.take() else {
             return Err("no log was started".to_owned());
         };
         source.finish(&mut |record| replay.push(record)).map_err(|error| error.to_string())?;
         let mut counts = LogCounts::default();
         source.count(&mut counts);
-        Ok(replay.finish(&counts))
+        let (mut summary, pass) = replay.finish(&counts);
+        summary.notes.extend(defaults);
+        Ok((summary, pass))
     }
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let Some(Reading { source, replay }) = &mut self.reading else { return Ok(()) };
+        let Some(Reading { source, replay, .. }) = &mut self.reading else { return Ok(()) };
         source.feed(bytes, &mut |record| replay.push(record)).map_err(|error| error.to_string())
     }
 
@@ -203,7 +207,8 @@ impl LogRun {
         let policy = Arc::clone(&self.policy);
         let pass = std::mem::replace(&mut self.pass, Pass::Only);
         let replay = Replay::observed(policy, self.assumed.clone(), self.options.clone(), pass);
-        self.reading = Some(Reading { source, replay });
+        let defaults = defaults(&self.policy, &self.assumed, contains);
+        self.reading = Some(Reading { source, replay, defaults });
         self.feed(&head)
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tollgate_cases::{Case, Event, Expected, Reference, Request, cases};
+use tollgate_cases::{Case, Event, Expected, Reference, Request, cases, numbers};
 use tollgate_core::Timestamp;
 use tollgate_language::DescribedRequest;
 use tollgate_policy::{Facts, Surface};
@@ -143,16 +143,37 @@ async fn play(
     running: &mut Running,
 ) -> Result<bool, String> {
     let is_described = play_one(gate, (index, event), expected, running).await?;
-    for ended in &expected.ended {
+    for ended in expected.ended.iter().filter(|ended| expected.ends.contains(&ended.index)) {
         wait_until(gate, expected.at_ms + expected.seen.waits_ms.iter().sum::<u64>()).await;
-        let Some(id) = running.remove(&ended.index) else {
-            return Err(format!("{} has no id", ended.index));
-        };
-        let report = json!({"id": id}).to_string();
-        let answer = in_flight::answer(gate, InFlightReport::Ended, report.as_bytes()).await;
-        assert_eq!((answer.status, &*answer.body), (200, r#"{"result":"done"}"#));
+        end(gate, ended.index, running).await?;
     }
     Ok(is_described)
+}
+
+async fn end(gate: &Arc<Gate>, index: usize, running: &mut Running) -> Result<(), String> {
+    let id = running.remove(&index).ok_or_else(|| format!("{index} has no id"))?;
+    let report = json!({"id": id}).to_string();
+    let answer = in_flight::answer(gate, InFlightReport::Ended, report.as_bytes()).await;
+    assert_eq!((answer.status, &*answer.body), (200, r#"{"result":"done"}"#));
+    Ok(())
+}
+
+/// The ends of earlier requests while one waits.
+async fn end_meanwhile(
+    gate: &Arc<Gate>,
+    expected: &Expected,
+    running: &mut Running,
+) -> Result<(), String> {
+    let mut at_ms = expected.at_ms;
+    for (wait, ends) in expected.seen.waits_ms.iter().zip(&expected.ends_meanwhile) {
+        at_ms += wait;
+        for ended in expected.ended.iter().filter(|ended| ends.contains(&ended.index)) {
+            let wait_ms = at_ms.saturating_sub(gate.clock.now_ms());
+            tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+            end(gate, ended.index, running).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn play_one(
@@ -164,11 +185,17 @@ async fn play_one(
     let Some(mut body) = described(&event.request) else {
         // Decided all the same, so that the counts stay alike.
         wait_until(gate, expected.at_ms).await;
-        check::decide(gate, &event.request).await.into_decided();
-        return Ok(false);
+        let decided = check::decide(gate, &event.request);
+        let (ended, decided) =
+            tokio::join!(biased; end_meanwhile(gate, expected, running), decided);
+        decided.into_decided();
+        return ended.map(|()| false);
     };
     wait_until(gate, expected.at_ms).await;
-    let answer = ask(gate, &body).await;
+    // The end comes before the look of the same time.
+    let (ended, answer) =
+        tokio::join!(biased; end_meanwhile(gate, expected, running), ask(gate, &body));
+    ended?;
     let waited_ms = gate.clock.now_ms() - expected.at_ms;
     compare(&event.request, &answer, expected, waited_ms)?;
     running.extend(answer["in_flight"]["id"].as_str().map(|id| (index, id.to_owned())));
@@ -194,7 +221,7 @@ async fn play_one(
 #[test]
 fn every_case_that_a_server_can_have_is_answered_as_everywhere() {
     let (mut events, mut undescribed, mut left_out) = (0_u32, 0_u32, 0_u32);
-    for case in (0..cases()).map(Case::new) {
+    for case in numbers(cases()).map(Case::new) {
         let builder = &mut tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
         let gate = runtime.block_on(async { gate(&case).filter(|_| !case.wavers) });

@@ -99,7 +99,7 @@ pub(crate) fn settle_by_bodies(document: &mut Value, percent: u64, random: &mut 
 
 /// Counts by another algorithm than these: a queue holds no units, and a log has room for its limit
 /// alone.
-fn give_up(rule: &mut Value, algorithms: &[Algorithm]) {
+pub(crate) fn give_up(rule: &mut Value, algorithms: &[Algorithm]) {
     let (mut own, mut tiers) = (rule["quotas"].take(), rule["tiers"].take());
     let of_tiers = tiers.as_array_mut().into_iter().flatten().map(|tier| &mut tier["quotas"]);
     for quota in of_tiers.chain([&mut own]).flat_map(|quotas| quotas.as_array_mut()).flatten() {

@@ -10,14 +10,14 @@ use tollgate_policy::{Policy, Problems, ResponseFacts, Surface};
 use tollgate_test_support::Random;
 
 use crate::bodies::{self, ResponseBody};
-use crate::in_flight;
+use crate::in_flight::{self, FIRST_WAITING, LASTS, LASTS_LONG};
 use crate::mixed::Mix;
 use crate::policies::{self, ACTUAL, GeneratedPolicy};
 use crate::regexes;
 use crate::requests::{self, Request};
 
 /// The number of cases, unless the environment sets another.
-pub const CASES: u32 = 400;
+pub const CASES: u32 = FIRST_WAITING + 16;
 /// Events per case: [`CASES`] times this is the number that the project promises to compare,
 /// 100,000.
 pub const EVENTS: usize = 250;
@@ -35,6 +35,8 @@ pub struct Case {
     pub wavers: bool,
     /// Some requests run on and end after a later one; otherwise each ends before the next one.
     pub runs_on: bool,
+    /// Requests wait for a place among those in flight, and earlier ones end meanwhile.
+    pub waits_for_places: bool,
     /// The requests.
     pub events: Vec<Event>,
 }
@@ -56,6 +58,10 @@ pub struct Event {
     /// The requests that end after this one was answered and has waited, perhaps itself, by their
     /// indices and in this order. The body of a response ends with its request.
     pub ends: Vec<usize>,
+    /// Earlier requests that end while this one waits: the index of the wait, at whose end, and
+    /// that of the request. If it does not wait so often, they end before [those](Self::ends) after
+    /// it.
+    pub ends_meanwhile: Vec<(usize, usize)>,
 }
 
 /// Costs that an origin shows, and values that are none.
@@ -94,6 +100,15 @@ impl Case {
         let mut written = policies::policy(&mut random);
         while mix.is_some() && policies::is_plain(&written.document) {
             written = policies::policy(&mut random);
+        }
+        let waits_for_places = number >= FIRST_WAITING;
+        if waits_for_places {
+            while policies::is_plain(&written.document) {
+                written = policies::policy(&mut random);
+            }
+            written.wavers = false;
+            let mut waiting = Random::new(0x7011_6a7e_0005_0000 | u64::from(number));
+            in_flight::delay_requests(&mut written.document, &mut waiting);
         }
         let varies = number % 4 == 1;
         let mut calendar = None;
@@ -142,13 +157,14 @@ impl Case {
                 if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
             let status = *random.pick(statuses);
             let actual = *others.pick(&ACTUALS);
-            Event { step_ms, request, status, actual, body: rest.body(), ends: vec![index] }
+            let (body, ends, ends_meanwhile) = (rest.body(), vec![index], vec![]);
+            Event { step_ms, request, status, actual, body, ends, ends_meanwhile }
         };
         let mut events: Vec<Event> = (0..EVENTS).map(event).collect();
         let runs_on = rest.ends_later;
         rest.end_later(&mut events);
         let GeneratedPolicy { document: policy, wavers, .. } = written;
-        Self { number, policy, start_ms, wavers, runs_on, events }
+        Self { number, policy, start_ms, wavers, runs_on, waits_for_places, events }
     }
 }
 
@@ -157,6 +173,8 @@ impl Case {
 struct Rest {
     has_bodies: bool,
     ends_later: bool,
+    /// Some end while a later one waits.
+    ends_meanwhile: bool,
     random: Random,
 }
 
@@ -164,8 +182,13 @@ impl Rest {
     /// That of the case `number`, whose `document` gets such limits and costs.
     fn new(number: u32, document: &mut Value) -> Self {
         let mut random = Random::new(0x7011_6a7e_0004_0000 | u64::from(number));
+        if number >= FIRST_WAITING {
+            in_flight::wait_for_places(document, &mut random);
+            return Self { has_bodies: false, ends_later: true, ends_meanwhile: true, random };
+        }
         if let Some(mix) = Mix::of(number) {
-            return Self { has_bodies: mix.has_bodies(), ends_later: true, random };
+            let (has_bodies, ends_meanwhile) = (mix.has_bodies(), false);
+            return Self { has_bodies, ends_later: true, ends_meanwhile, random };
         }
         let has_bodies = number % 16 == 13;
         let ends_later = has_bodies || number % 16 == 5;
@@ -175,7 +198,7 @@ impl Rest {
         if ends_later {
             in_flight::limit_requests_in_flight(document, &mut random);
         }
-        Self { has_bodies, ends_later, random }
+        Self { has_bodies, ends_later, ends_meanwhile: false, random }
     }
 
     fn body(&mut self) -> Option<ResponseBody> {
@@ -186,8 +209,15 @@ impl Rest {
         if self.ends_later {
             // A response to HEAD has no body whose end could come later.
             let can_run_on = events.iter().map(|event| event.request.method != "HEAD");
-            let ends = in_flight::ends(&can_run_on.collect::<Vec<_>>(), &mut self.random);
-            events.iter_mut().zip(ends).for_each(|(event, ends)| event.ends = ends);
+            let most = if self.ends_meanwhile { LASTS_LONG } else { LASTS };
+            let can_run_on: Vec<bool> = can_run_on.collect();
+            let mut ends = in_flight::ends(&can_run_on, most, &mut self.random);
+            for (index, event) in events.iter_mut().enumerate() {
+                if self.ends_meanwhile {
+                    event.ends_meanwhile = in_flight::meanwhile(index, &mut ends, &mut self.random);
+                }
+                event.ends = std::mem::take(&mut ends[index]);
+            }
         }
     }
 }
@@ -242,7 +272,7 @@ fn number(ms: u64) -> i64 {
 /// # Panics
 /// It refuses another case, or some of these alone.
 pub fn cases_on(surface: Surface, count: u32) -> Vec<Case> {
-    let all = (0..count).map(Case::new);
+    let all = numbers(count).map(Case::new);
     let (accepted, refused): (Vec<Case>, Vec<Case>) =
         all.partition(|case| case.compile(surface).is_ok());
     let reads_bodies = accepted.iter().any(Case::has_costs_in_bodies);
@@ -250,6 +280,12 @@ pub fn cases_on(surface: Surface, count: u32) -> Vec<Case> {
         assert!(case.has_costs_in_bodies() && !reads_bodies, "{surface:?} refuses {}", case.number);
     }
     accepted
+}
+
+/// The numbers of this many cases: as large a share of each kind.
+pub fn numbers(count: u32) -> impl Iterator<Item = u32> {
+    let waiting = count * (CASES - FIRST_WAITING) / CASES;
+    (0..count - waiting).chain(FIRST_WAITING..FIRST_WAITING + waiting)
 }
 
 /// The number of cases to run: `TOLLGATE_CASES`, or else [`CASES`].

@@ -57,6 +57,13 @@ impl Coverage {
         }
         let denied_by_rule = |it: &AppliedRule| !case.policy["rules"][it.place]["deny"].is_null();
         let in_flight = expected.rules.iter().any(|it| it.limits_in_flight);
+        let waited = case.waits_for_places && in_flight && !seen.waits_ms.is_empty();
+        self.count("waited for a place, passed", waited && seen.passed());
+        self.count("waited for a place in vain", waited && lacks_place);
+        let ended_last = expected.ends_meanwhile.last().is_some_and(|ends| !ends.is_empty());
+        self.count("a place ended, passed", waited && seen.passed() && ended_last);
+        let ended = expected.ends_meanwhile.iter().any(|ends| !ends.is_empty());
+        self.count("a place ended, waited on", waited && ended && !ended_last);
         self.count("deny and in flight", in_flight && expected.rules.iter().any(denied_by_rule));
         for EndedRequest { index: ended, was_counted, costs } in &expected.ended {
             self.count("in flight ended", *was_counted);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use tollgate_policy::Surface;
 
-use crate::case::{CASES, Case, cases, cases_on};
+use crate::case::{CASES, Case, cases, cases_on, numbers};
 use crate::limits::{self, TRACES, Trace};
 use crate::packed::{pack, unpack};
 use crate::reference::{HASH_KEY, Reference};
@@ -39,7 +39,8 @@ enum Body {
 
 /// Every case, on each surface that does not refuse it: a document has the same meaning on all.
 pub fn policies() -> Vec<CaseResult> {
-    let results: Vec<CaseResult> = (0..cases()).map(Case::new).map(|case| policy(&case)).collect();
+    let results: Vec<CaseResult> =
+        numbers(cases()).map(Case::new).map(|case| policy(&case)).collect();
     for surface in OTHERS {
         for case in cases_on(surface, cases()) {
             let (digest, _) = decide(&case, surface);

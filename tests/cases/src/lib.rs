@@ -12,7 +12,9 @@
 //!
 //! One request at a time: it is decided, waits included, before the next one comes at its own time,
 //! which may be earlier than the end of a wait. So a queue fills up. Where rules limit requests in
-//! flight or read the bodies of responses, some run on and end after a later one, in any order.
+//! flight or read the bodies of responses, some run on and end after a later one, in any order, or
+//! while a later one waits for a place. So each waits alone: several in one line, which is the
+//! surface's own, are in `crates/tollgate-service/tests/drive_waiting.rs`.
 //!
 //! Left out, because surfaces see or do it differently:
 //! - routes, countries, systems and claims: each surface has its own source for them;
@@ -47,7 +49,8 @@ mod seen;
 mod transcript;
 
 pub use bodies::ResponseBody;
-pub use case::{CASES, Case, EVENTS, Event, cases, cases_of_servers, cases_on};
+pub use case::{CASES, Case, EVENTS, Event, cases, cases_of_servers, cases_on, numbers};
+pub use in_flight::LASTS_LONG;
 pub use policies::ACTUAL;
 pub use reference::{AppliedRule, EndedRequest, Expected, HASH_KEY, Reference};
 pub use requests::Request;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tollgate_core::Calendar;
 use tollgate_test_support::Random;
 
+use crate::in_flight::FIRST_WAITING;
 use crate::{bodies, in_flight, policies};
 
 /// What the costs of a mixed policy depend on.
@@ -24,6 +25,7 @@ impl Mix {
     /// That of the case `number`; `None` for a case with some features alone.
     pub(crate) const fn of(number: u32) -> Option<Self> {
         match number % 32 {
+            _ if number >= FIRST_WAITING => None,
             11 => Some(Self::Requests),
             15 | 31 => Some(Self::Headers),
             26 => Some(Self::Bodies),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Due, Full, Limits, Queue, Ticket, Turn, TurnRequest};
 use tollgate_policy::{
     ActualUnits, BodyScan, Disposition, Ending, Partition, Plan, Policy, RequestInFlight,
     RuleResult, Surface,
@@ -13,7 +14,6 @@ use tollgate_policy::{
 
 use crate::bodies::ResponseEnd;
 use crate::case::{Case, Event};
-use crate::requests::Request;
 use crate::seen::Seen;
 
 /// The hash key for the keys in responses, where a test may choose it; the filter's small host
@@ -33,8 +33,11 @@ pub struct Expected {
     pub partitions: usize,
     /// True when the head of the response caused a charge.
     pub charged_later: bool,
-    /// Those of the [ended](Event::ends) requests that were not over with the heads of their
-    /// responses.
+    /// The requests that end at the end of each wait.
+    pub ends_meanwhile: Vec<Vec<usize>>,
+    /// The requests that end after this one.
+    pub ends: Vec<usize>,
+    /// Those of both that were not over with the heads of their responses.
     pub ended: Vec<EndedRequest>,
 }
 
@@ -67,6 +70,27 @@ struct Running {
     scan: Option<Box<BodyScan>>,
     /// The charges that count it while it is in flight.
     in_flight: Option<RequestInFlight>,
+}
+
+/// The waits of a request, in milliseconds, and the requests that end at the end of each.
+#[derive(Default)]
+struct Waits {
+    spans_ms: Vec<u64>,
+    ends: Vec<Vec<usize>>,
+    ended: Vec<EndedRequest>,
+}
+
+impl Waits {
+    fn add(&mut self, ms: u64) {
+        self.spans_ms.push(ms);
+        self.ends.push(vec![]);
+    }
+}
+
+/// The line of a request, with its ticket once it waits.
+struct Line {
+    queue: Queue<(Vec<u8>, u32), ()>,
+    ticket: Option<Ticket>,
 }
 
 /// One case in progress.
@@ -124,8 +148,9 @@ impl<'c> Reference<'c> {
         if !self.case.wavers {
             self.came_ms = self.came_ms.max(self.decided_ms);
         }
-        let (at_ms, mut waits_ms) = (self.came_ms, vec![]);
-        let answer = self.decide(&event.request, &mut waits_ms);
+        let (at_ms, mut waits) = (self.came_ms, Waits::default());
+        let answer = self.decide(event, &mut waits);
+        let Waits { spans_ms: waits_ms, ends: ends_meanwhile, mut ended } = waits;
         let outcome = self.plan.outcome(&self.policy);
         let (mut fields, mut marks) = (vec![], vec![]);
         let mut sink = |name: &str, value: &str| fields.push((name.to_owned(), value.to_owned()));
@@ -150,13 +175,16 @@ impl<'c> Reference<'c> {
         let partitions = self.plan.len();
         let now_ms = at_ms + waits_ms.iter().sum::<u64>();
         let charged_later = body.is_none() && self.respond(index, event, now_ms);
-        let ended = event.ends.iter().filter_map(|index| self.end(*index, now_ms)).collect();
+        let later = event.ends_meanwhile.iter().filter(|(wait, _)| *wait >= waits_ms.len());
+        let ends: Vec<usize> =
+            later.map(|(_, ended)| *ended).chain(event.ends.iter().copied()).collect();
+        ended.extend(ends.iter().filter_map(|index| self.end(*index, now_ms)));
         // Rules that set the same header set it once.
         marks.dedup();
         let body =
             body.map(|body| if event.request.method == "HEAD" { String::new() } else { body });
         let seen = Seen { status, waits_ms, fields, marks, body };
-        Expected { at_ms, seen, rules, partitions, charged_later, ended }
+        Expected { at_ms, seen, rules, partitions, charged_later, ends_meanwhile, ends, ended }
     }
 
     fn rules(&self) -> Vec<AppliedRule> {
@@ -174,22 +202,79 @@ impl<'c> Reference<'c> {
         of_deny.chain(of_rules).collect()
     }
 
-    /// Decides until the result is not "ask again"; a delay is the last of the waits.
-    fn decide(&mut self, request: &Request, waits_ms: &mut Vec<u64>) -> Disposition {
+    /// Decides until the result is not "ask again"; a delay is the last of the waits. The request
+    /// is alone in its line.
+    fn decide(&mut self, event: &Event, waits: &mut Waits) -> Disposition {
+        self.policy.plan(&event.request, &mut self.plan);
+        self.commit(self.came_ms);
+        let mut line = Line { queue: Queue::new(Limits::default()), ticket: None };
         loop {
-            let waited = waits_ms.iter().sum::<u64>();
-            self.policy.plan(request, &mut self.plan);
-            self.commit(self.came_ms + waited);
-            let answer =
-                self.plan.outcome(&self.policy).disposition_after(Span::from_millis(waited));
-            match answer {
-                Disposition::Retry(wait) => waits_ms.push(wait.as_millis_ceil()),
+            let waited = Span::from_millis(self.decided_ms.saturating_sub(self.came_ms));
+            let answer = self.plan.outcome(&self.policy).disposition_after(waited);
+            let full = match answer {
+                Disposition::Retry(_) => self.wait(&mut line),
                 Disposition::Delay(wait) => {
-                    waits_ms.push(wait.as_millis_ceil());
+                    waits.add(wait.as_millis_ceil());
+                    let at_ms = self.decided_ms + wait.as_millis_ceil();
+                    self.end_meanwhile(event, at_ms, &mut line, waits);
                     return answer;
                 }
                 Disposition::Allow | Disposition::Deny { .. } => return answer,
+            };
+            if let Some(full) = full {
+                self.plan.waiting_mut(&self.policy).reject(full);
+                continue;
             }
+            let at = line.queue.next_at().expect("its next look");
+            let at_ms = at.since(Timestamp::ZERO).as_millis_ceil();
+            waits.add(at_ms - self.decided_ms);
+            self.end_meanwhile(event, at_ms, &mut line, waits);
+            match line.queue.pop(Timestamp::from_millis(at_ms)) {
+                Some(Due::Decide(_)) => self.commit(at_ms),
+                other => panic!("not its turn: {other:?}"),
+            }
+        }
+    }
+
+    /// Waits, or continues to wait; returns why it may not.
+    fn wait(&self, line: &mut Line) -> Option<Full> {
+        let now = Timestamp::from_millis(self.decided_ms);
+        let turn = self.plan.outcome(&self.policy).turn().expect("a line");
+        let pace = self.plan.waiting(&self.policy).pace(&turn, now).expect("a pace");
+        let came = Timestamp::from_millis(self.came_ms);
+        let request = TurnRequest {
+            key: (turn.key(&self.plan).to_vec(), turn.record),
+            cost: turn.cost,
+            deadline: came.saturating_add(turn.max),
+            rank: turn.rank,
+            bytes: 0,
+        };
+        let Line { queue, ticket } = line;
+        if let Some(ticket) = *ticket {
+            let again = queue.again(ticket, now, request, pace);
+            return again.err().map(|full| full.expect("it is decided").0);
+        }
+        let joined = queue.join(now, request, Some(pace), ());
+        joined.map(|new| *ticket = Some(new)).err().map(|(full, ())| full)
+    }
+
+    /// The requests that end at the end of the latest wait.
+    fn end_meanwhile(&mut self, event: &Event, at_ms: u64, line: &mut Line, waits: &mut Waits) {
+        let wait = waits.ends.len() - 1;
+        let ends = event.ends_meanwhile.iter().filter(|(during, _)| *during == wait);
+        for index in ends.map(|(_, index)| *index) {
+            let waiting = std::mem::take(&mut self.plan);
+            if let Some(running) = self.running.get(&index)
+                && let Some(in_flight) = &running.in_flight
+            {
+                for turn in Turn::freed_by(&self.policy, in_flight) {
+                    let freed = (turn.key(in_flight.plan()).to_vec(), turn.record);
+                    let _ = line.queue.place_freed(&freed, Timestamp::from_millis(at_ms));
+                }
+            }
+            waits.ended.extend(self.end(index, at_ms));
+            waits.ends[wait].push(index);
+            self.plan = waiting;
         }
     }
 

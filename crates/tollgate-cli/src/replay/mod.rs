@@ -13,6 +13,7 @@ mod progress;
 mod spool;
 mod unpack;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use serde::Serialize;
 use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_lab::replay::suggest::{Bounds as SuggestBounds, Share, Suggest};
 use tollgate_lab::replay::{
-    AssumedValues, ConditionResult, LogCounts, Need, Observer, Options, Replay, Summary, needs,
-    wanted,
+    AssumedValues, ConditionResult, LogCounts, Need, Observer, Options, Replay, Summary, defaults,
+    needs, wanted,
 };
 use tollgate_policy::spec::Fact;
 use tollgate_policy::{Policy, Surface};
@@ -57,7 +58,10 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         .flatten()
         .map(AsRef::as_ref)
         .collect();
-    let fields = fields(args, &policies, &assumed, &formats)?;
+    let contains = |field: &Field| formats.iter().all(|format| format.contains(field));
+    let fields = fields(args, &policies, &assumed, contains)?;
+    let defaults: BTreeSet<String> =
+        policies.iter().flat_map(|policy| defaults(policy, &assumed, contains)).collect();
     let reads_client = policies
         .iter()
         .any(|policy| policy.explain().reads().iter().any(|read| read.fact == Fact::Client));
@@ -82,6 +86,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     };
     let mut summary =
         if args.suggest { job.suggested(&mut inputs)? } else { job.pass(&mut inputs, ())?.0 };
+    summary.notes.extend(defaults);
     if interrupt.is_wanted() {
         let note = "the replay was interrupted: the report covers only the lines read before";
         summary.notes.push(note.to_owned());
@@ -284,9 +289,8 @@ fn fields(
     args: &ReplayArgs,
     policies: &[&Policy],
     assumed: &AssumedValues,
-    formats: &[Format],
+    contains: impl Fn(&Field) -> bool + Copy,
 ) -> Result<Vec<Field>, CommandError> {
-    let contains = |field: &Field| formats.iter().all(|format| format.contains(field));
     let all = policies.iter().flat_map(|policy| needs(policy, assumed, contains));
     let mut missing: Vec<Need> = Vec::new();
     for need in all {

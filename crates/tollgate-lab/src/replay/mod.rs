@@ -31,7 +31,7 @@ mod time;
 pub use assumed::{AssumedValues, field};
 pub use engine::Replay;
 pub use fail_if::FailIf;
-pub use needs::{Need, needs, wanted};
+pub use needs::{Need, defaults, needs, wanted};
 pub use observer::{CountedRequest, Observer};
 pub use options::{Options, REFUSED};
 pub use source::Source;

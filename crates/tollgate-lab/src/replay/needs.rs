@@ -19,7 +19,7 @@ pub struct Need {
     /// The rule; `null` for an exemption from every rule.
     pub rule: Option<String>,
     /// The part of the rule that reads it: `key`, `when`, `unless`, `tier "gold"`, `cost`,
-    /// `charge`; or `exempt[0]`.
+    /// `charge`, `limit_from`; or `exempt[0]`.
     pub part: String,
     /// The missing field, as `--map` and `--assume` name it.
     pub field: String,
@@ -48,16 +48,37 @@ pub fn needs(
     assumed: &AssumedValues,
     contains: impl Fn(&Field) -> bool,
 ) -> Vec<Need> {
+    each_need(policy, assumed, contains, |read| !read.by.has_default())
+}
+
+/// One sentence for each fact without which a request has a default, that `policy` reads, the log
+/// does not contain, and nothing assumes: a replay is possible, and its figures are those of the
+/// defaults. Each once, in the order of the policy.
+#[must_use]
+pub fn defaults(
+    policy: &Policy,
+    assumed: &AssumedValues,
+    contains: impl Fn(&Field) -> bool,
+) -> Vec<String> {
+    let needs = each_need(policy, assumed, contains, |read| read.by.has_default());
+    needs.iter().map(|need| format!("{need}; without it the quota's own limit applies")).collect()
+}
+
+fn each_need(
+    policy: &Policy,
+    assumed: &AssumedValues,
+    contains: impl Fn(&Field) -> bool,
+    is_meant: impl Fn(&Read<'_>) -> bool,
+) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
-    for read in policy.explain().reads() {
+    for read in policy.explain().reads().iter().filter(|read| is_meant(read)) {
         let sources = sources(policy, assumed, read.fact);
         let is_there = |all: &Vec<Field>| all.iter().all(|f| assumed.has(f) || contains(f));
         let is_given = sources.is_empty() || sources.iter().any(is_there);
-        // Without a limit of its own a request has that of the quota.
-        if read.by.has_default() || is_given && !is_never_logged(read.fact) {
+        if is_given && !is_never_logged(read.fact) {
             continue;
         }
-        let need = need(policy, &read, &sources);
+        let need = need(policy, read, &sources);
         if !needs.contains(&need) {
             needs.push(need);
         }

@@ -21,7 +21,6 @@ use crate::policy::tenant::Tenant;
 use crate::request::key::{parts, write_key, write_shared_key};
 use crate::request::lazy::Request;
 use crate::request::matching::Reading;
-use crate::spec::charging::Charging;
 use crate::spec::conditions::Conditions;
 use crate::spec::cost::Cost;
 use crate::spec::mode::{Mode, Share};
@@ -29,7 +28,6 @@ use crate::spec::on_missing::OnMissing;
 use tollgate_http_syntax::malformed::Malformed;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::values::{elements, the_one};
-use tollgate_storage::Due;
 
 impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
@@ -131,7 +129,7 @@ impl Policy {
         };
         let (counted_in, due) = if counted.has_key {
             let place = self.partition_of(rule, &counted.set, tenant, start, partitions);
-            (CountedIn::Partition(place), rule.due())
+            (CountedIn::Partition(place), rule.due)
         } else {
             keys.truncate(start);
             self.without_partition(rule, &counted.set, malformed)
@@ -209,17 +207,6 @@ impl Counted {
 }
 
 impl Rule {
-    /// The time at which a request is charged.
-    pub(super) const fn due(&self) -> Due {
-        match &self.terms.charging {
-            Charging::Request if matches!(self.terms.cost, Cost::Reported) => Due::Reported,
-            Charging::Request => Due::Now,
-            Charging::InFlight => Due::InFlight,
-            charging if charging.holds() => Due::Held,
-            Charging::Response(_) | Charging::Settled(_) => Due::Later,
-        }
-    }
-
     /// True when the rule is enforced for any key. An unreadable request might have any of them.
     const fn is_enforced_for_any(&self) -> bool {
         !matches!(self.terms.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }))

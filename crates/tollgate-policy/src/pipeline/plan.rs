@@ -169,6 +169,14 @@ impl Plan {
     /// drops every rule except those: the request is denied before anything is loaded, without a
     /// request to a store.
     pub(crate) fn keep_unreadable(&mut self) {
+        if self.applied.iter().any(|applied| applied.partition().is_none()) {
+            self.keep_uncounted();
+        }
+    }
+
+    /// The same for a request that a rule counts nowhere.
+    #[inline(never)] // few requests
+    fn keep_uncounted(&mut self) {
         for is_kept in [
             |applied: &AppliedRule| applied.malformed().is_some(),
             |applied: &AppliedRule| applied.partition().is_none(),

@@ -27,7 +27,7 @@ impl Policy {
         match malformed {
             Some(malformed) => (CountedIn::Malformed(malformed), Due::Now),
             None if self.is_closed(set) => (CountedIn::Closed, Due::Now),
-            None => (CountedIn::NoKey, rule.due()),
+            None => (CountedIn::NoKey, rule.due),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::RECORD_HEADER;
-use crate::policy::rule::{Rule, Tier};
+use crate::policy::rule::{Rule, Tier, due};
 use crate::policy::settings::{Response, Settings};
 use crate::policy::tenant::TenantKey;
 use crate::spec::charging::Charging;
@@ -201,8 +201,9 @@ impl RuleSpec {
         }
         Tier::sort(&mut tiers);
         let indexed_by = policy.index.insert(terms.when.as_ref(), rule);
-        let tiers_by_value = ByValue::default();
-        policy.rules.push(Rule { terms, indexed_by, set, tiers, tiers_by_value, is_by_calendar });
+        let (tiers_by_value, due) = (ByValue::default(), due(&terms));
+        let rule = Rule { terms, indexed_by, set, tiers, tiers_by_value, is_by_calendar, due };
+        policy.rules.push(rule);
         Some(())
     }
 }

@@ -23,6 +23,7 @@ use crate::spec::status::Ending;
 use tollgate_http_syntax::address::Prefixes;
 use tollgate_http_syntax::repeated::Repeated;
 use tollgate_http_syntax::sort::sort_by;
+use tollgate_storage::Due;
 
 /// One compiled rule.
 #[derive(Clone, Debug)]
@@ -37,6 +38,19 @@ pub struct Rule {
     pub(crate) tiers_by_value: ByValue,
     /// A quota of it or of a tier counts in the windows of a calendar.
     pub(crate) is_by_calendar: bool,
+    /// When a request is charged, which its terms say.
+    pub(crate) due: Due,
+}
+
+/// When a request is charged by a rule of these terms.
+pub(crate) const fn due(terms: &RuleTerms) -> Due {
+    match &terms.charging {
+        Charging::Request if matches!(terms.cost, Cost::Reported) => Due::Reported,
+        Charging::Request => Due::Now,
+        Charging::InFlight => Due::InFlight,
+        charging if charging.holds() => Due::Held,
+        Charging::Response(_) | Charging::Settled(_) => Due::Later,
+    }
 }
 
 /// Other quotas for some keys.

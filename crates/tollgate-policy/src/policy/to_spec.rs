@@ -61,7 +61,8 @@ impl Policy {
 
 impl RuleSpec {
     fn of(rule: &Rule, sets: &[QuotaSet]) -> Self {
-        let Rule { terms, indexed_by: _, set, tiers, tiers_by_value: _, is_by_calendar: _ } = rule;
+        let Rule { terms, set, tiers, indexed_by: _, tiers_by_value: _, is_by_calendar: _, due: _ } =
+            rule;
         let mut tiers: Vec<Tier> = tiers.clone();
         sort_by(&mut tiers, |one, other| one.set.cmp(&other.set));
         Self {

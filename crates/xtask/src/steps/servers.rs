@@ -93,7 +93,7 @@ pub fn decisions_deeply(workspace: &Workspace) -> Result<()> {
         build::build(workspace, product)?;
         second_try::run(workspace, tests, || {
             let mut command = tests_of(workspace, CURRENT, &[target]);
-            command.env("TOLLGATE_DECISIONS", "1000000").env("TOLLGATE_CASES", "400");
+            command.env("TOLLGATE_DECISIONS", "1000000").env("TOLLGATE_CASES", "416");
             command
         })?;
     }
