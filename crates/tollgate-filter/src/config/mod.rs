@@ -323,7 +323,7 @@ mod tests {
                 "policy_from": {{"cluster": "a", "path": "/p"}}}}"#
         );
         let of = |document: &str, unsupported| {
-            let config = Config::compile(document.as_bytes(), b"").ok().expect(document);
+            let config = Config::compile(document.as_bytes(), b"").ok().unwrap();
             config.for_module(true, unsupported).err().unwrap_or_default()
         };
         let all = Unsupported { waiting: Some("no waiting"), calls: Some("no calls") };
