@@ -18,6 +18,7 @@ mod envoy_day;
 mod envoy_deny;
 mod envoy_ends;
 mod envoy_exact;
+mod envoy_example;
 mod envoy_flood;
 mod envoy_grpc;
 mod envoy_headers;

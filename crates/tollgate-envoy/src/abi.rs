@@ -15,17 +15,26 @@ use std::alloc::{Layout, alloc};
 use std::panic;
 use std::ptr::null_mut;
 
-use crate::host::{Host, log_critical};
-use crate::memory;
 use tollgate_filter::filter::{Filter, Flow};
+use tollgate_wasm_host::host::{Host, Module, log_critical};
+use tollgate_wasm_host::memory;
+
+/// This module.
+#[derive(Clone)]
+struct Tollgate;
+
+impl Module for Tollgate {
+    const READS_DOCUMENTS: bool = cfg!(feature = "document");
+    const READS_BODIES: bool = cfg!(feature = "body");
+}
 
 thread_local! {
     /// The one filter of this virtual machine, which has one thread.
-    static FILTER: Filter<Host> = const { Filter::new(Host) };
+    static FILTER: Filter<Host<Tollgate>> = const { Filter::new(Host::new()) };
 }
 
 /// Hands a call over. `otherwise` is the return value when there is no filter, which never happens.
-fn filter<T>(otherwise: T, call: impl FnOnce(&Filter<Host>) -> T) -> T {
+fn filter<T>(otherwise: T, call: impl FnOnce(&Filter<Host<Tollgate>>) -> T) -> T {
     FILTER.try_with(call).unwrap_or(otherwise)
 }
 

@@ -1,9 +1,8 @@
 //! The proxy-wasm module that Envoy loads: `tollgate-filter` over the ABI.
 //!
-//! `abi` is what Envoy calls; `host`, `host_clock` and `host_metrics` make every call to Envoy;
-//! `memory` counts what is taken. All of it exists in the wasm build alone. `exports.txt` lists
-//! what a module exports: every exported callback costs 0.25 to 0.5 us per request, so the build
-//! strips the others.
+//! `abi` is what Envoy calls; every call to Envoy is in `tollgate-wasm-host`. All of it exists in
+//! the wasm build alone. `exports.txt` lists what a module exports: every exported callback costs
+//! 0.25 to 0.5 us per request, so the build strips the others.
 //!
 //! Invariant: nothing in here can trap on any input. Deliberately not here: what the filter does.
 //!
@@ -13,12 +12,7 @@
 #![cfg(target_arch = "wasm32")]
 
 mod abi;
-mod host;
-mod host_clock;
-mod host_functions;
-mod host_metrics;
-mod memory;
 
-/// Every allocation is counted; see `memory`.
+/// Every allocation is counted.
 #[global_allocator]
-static ALLOCATOR: memory::Counted = memory::Counted;
+static ALLOCATOR: tollgate_wasm_host::memory::Counted = tollgate_wasm_host::memory::Counted;

@@ -14,10 +14,8 @@ use tollgate_policy::waiting::Due;
 
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::cell::with;
-use crate::config::Config;
 use crate::config::routes::RoutePolicy;
 use crate::fleet::lease_request::{KeyResult, LeaseRequest};
-use crate::follow::Follower;
 pub use crate::host::proxy::Flow;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
@@ -32,6 +30,7 @@ use crate::request::waiting::GivenTurn;
 use crate::root::{Root, take};
 
 mod bodies;
+mod configuration;
 
 /// The most requests whose turn is taken in one call of the timer. The host handles the response to
 /// each denial inside that of the one before, so 400 of them overflow the stack of its thread; the
@@ -47,9 +46,6 @@ pub struct Filter<H: Proxy> {
     /// Requests in flight of roots that have ended.
     orphans: Cell<Vec<Rc<InFlight<H>>>>,
 }
-
-/// A policy in force, and its follower, if it has a server.
-type Configured<H> = (ActivePolicy<H>, Option<Follower<H>>);
 
 /// One request.
 struct Stream<H> {
@@ -82,58 +78,6 @@ impl<H: Proxy> Filter<H> {
                 streams.insert_new(id, Stream { root, pending: Pending::NOTHING });
             });
         }
-    }
-
-    /// Takes the configuration of a root, `len` bytes; false when it is rejected.
-    pub fn on_configure(&self, id: u32, len: usize) -> bool {
-        let Some(root) = self.root(id) else { return false };
-        match self.configured(&root, len) {
-            Ok((policy, follower)) => {
-                let before = root.follower();
-                let plugin = policy.config.plugin.clone();
-                root.put(policy);
-                let follower = follower.map(Rc::new);
-                let wants_at = follower.as_ref().and_then(|follower| follower.next_call_at());
-                root.follower.set(follower);
-                self.end_following(before, &plugin);
-                let now = self.host.now().unwrap_or_default();
-                root.timer.set(TimerUser::Policy, wants_at, now);
-                true
-            }
-            Err(problems) => {
-                for problem in &problems {
-                    self.host.log_error(&format!("tollgate: {problem}"));
-                }
-                false
-            }
-        }
-    }
-
-    /// The policy that a configuration of `len` bytes puts in force, and its follower.
-    fn configured(&self, root: &Root<H>, len: usize) -> Result<Configured<H>, Vec<String>> {
-        let host = &self.host;
-        let scope = host.plugin_scope();
-        let read = if H::READS_DOCUMENTS { Config::compile } else { Config::read_compiled };
-        let config = read(&host.configuration(len), &scope)?.for_module(H::READS_BODIES)?;
-        let (config, follower) = Follower::begin(host, config, scope, &root.counters);
-        let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.counters);
-        Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))
-    }
-
-    /// Asks the server of a root for its policy, or puts a fetched policy in force.
-    fn follow(&self, root: &Root<H>) {
-        let Some(follower) = root.follower() else { return };
-        let Some(now) = self.host.now() else { return };
-        let policy = follower.tick(now);
-        if !root.follower().is_some_and(|current| Rc::ptr_eq(&current, &follower)) {
-            return; // configured again during this call
-        }
-        if let Some(policy) = policy {
-            root.put(policy);
-        }
-        // Compiling takes time.
-        let now = self.host.now().unwrap_or(now);
-        root.timer.set(TimerUser::Policy, follower.next_call_at(), now);
     }
 
     /// Gives the waiting requests that are due their turn.
@@ -332,15 +276,6 @@ impl<H: Proxy> Filter<H> {
             if root.in_flight.next_at().is_some() {
                 with(&self.orphans, |orphans| orphans.push(Rc::clone(&root.in_flight)));
             }
-        }
-    }
-
-    /// A root of the plugin of this label follows no server any more; other roots may.
-    fn end_following(&self, follower: Option<Rc<Follower<H>>>, plugin: &str) {
-        let Some(follower) = follower else { return };
-        let is_of = |root: &Root<H>| root.policy().is_some_and(|it| it.config.plugin == plugin);
-        if !self.all_roots().iter().any(|root| root.follower().is_some() && is_of(root)) {
-            follower.end();
         }
     }
 

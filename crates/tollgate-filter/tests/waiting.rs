@@ -482,3 +482,21 @@ fn the_log_is_told_once_a_minute_who_is_refused() {
     filter.on_delete(ROOT);
     assert_eq!(world.log.borrow().len(), 1, "the last ones are told when the root ends");
 }
+
+// Guards: a program around the filter whose own ticks the filter puts off, or stops.
+#[test]
+fn a_program_shares_the_timer_of_its_root() {
+    let (filter, world) = filter("1m", "{}");
+    assert_eq!(world.tick_ms.get(), 0);
+    filter.wake_after(ROOT, Some(Span::from_millis(40)));
+    assert_eq!(world.tick_ms.get(), 40);
+    // Its counts are handed over after a tenth of a second; a waiting request is sooner.
+    assert_eq!(come(&filter, &world, FIRST, "/slow"), Flow::Continue);
+    assert_eq!(world.tick_ms.get(), 40);
+    assert_eq!(come(&filter, &world, FIRST + 1, "/slow"), Flow::Stop);
+    assert_eq!(world.tick_ms.get(), 10);
+    tick(&filter, &world);
+    assert_eq!(world.tick_ms.get(), 30, "40 ms after it was wanted");
+    filter.wake_after(ROOT, None);
+    assert_eq!(world.tick_ms.get(), 100, "the next counts alone");
+}

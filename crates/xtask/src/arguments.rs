@@ -198,8 +198,12 @@ fn bench_program() -> Command {
         )
 }
 
-const PRODUCTS: [(&str, Product); 3] =
-    [("envoy", Product::Envoy), ("module", Product::Module), ("worker", Product::Worker)];
+const PRODUCTS: [(&str, Product); 4] = [
+    ("envoy", Product::Envoy),
+    ("module", Product::Module),
+    ("example", Product::Example),
+    ("worker", Product::Worker),
+];
 
 fn name_of<T>((name, _): (&'static str, T)) -> &'static str {
     name
@@ -279,8 +283,7 @@ mod tests {
             asked("bench").unwrap(),
             Task::Bench(bench::Options { parts: vec![], effort, check: false, log: None })
         );
-        let build = Task::Build(vec![Product::Envoy, Product::Module, Product::Worker]);
-        assert_eq!(asked("build").unwrap(), build);
+        assert_eq!(asked("build").unwrap(), Task::Build(PRODUCTS.map(|(_, it)| it).to_vec()));
         assert_eq!(asked("playground").unwrap(), Task::Playground(None));
         assert_eq!(asked("playground --serve 8080").unwrap(), Task::Playground(Some(8080)));
         assert_eq!(asked("test").unwrap(), Task::Test(steps::TestSelection::Groups(vec![])));

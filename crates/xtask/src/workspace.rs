@@ -70,6 +70,11 @@ impl Workspace {
         self.out.join("tollgate-envoy-full.wasm")
     }
 
+    /// The example of a filter with the proxy-wasm SDK.
+    pub fn envoy_example_wasm(&self) -> PathBuf {
+        self.out.join("example-proxy-wasm-filter.wasm")
+    }
+
     /// The dynamic module.
     pub fn envoy_module(&self) -> PathBuf {
         self.out.join("libtollgate_envoy_module.so")

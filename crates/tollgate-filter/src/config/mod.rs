@@ -5,11 +5,12 @@
 
 use tollgate_policy::metrics::metric_label;
 use tollgate_policy::plugin::{Fleet, NamedPolicy, PolicyFrom};
-use tollgate_policy::{Group, Plugin, Policy, Rule, Scope, Surface};
+use tollgate_policy::{Group, Plugin, Policy, Rule, RuleResult, Scope, Surface};
 use tollgate_storage::table::Table;
 
 use crate::counts::directories::Directories;
 use crate::counts::final_denials::FinalDenials;
+use crate::host::proxy::Unsupported;
 
 mod compiled_form;
 mod document;
@@ -114,17 +115,34 @@ impl Config {
         Self::of(policy, settings.fleet.clone(), scope)
     }
 
-    /// The same in a module that reads the bodies of responses, or does not.
+    /// The same in a module that reads the bodies of responses, or does not, on a host with these
+    /// limits.
     ///
     /// # Errors
-    /// Every rule that needs another module.
-    pub fn for_module(self, reads_bodies: bool) -> Result<Self, Vec<String>> {
-        if reads_bodies {
-            return Ok(self);
+    /// Everything that needs another module.
+    pub fn for_module(
+        self,
+        reads_bodies: bool,
+        unsupported: Unsupported,
+    ) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        if let Some(why) = unsupported.calls {
+            let calls =
+                [("fleet", self.fleet.is_some()), ("policy_from", self.policy_from.is_some())];
+            let used = calls.into_iter().filter(|(_, is_used)| *is_used);
+            problems.extend(used.map(|(name, _)| [name, ": ", why].concat()));
         }
-        let mut problems = unread_bodies(&self.policy, "");
+        let mut of = |policy: &Policy, at: &str| {
+            if !reads_bodies {
+                problems.extend(unread_bodies(policy, at));
+            }
+            if let Some(why) = unsupported.waiting {
+                problems.extend(delays(policy, at, why));
+            }
+        };
+        of(&self.policy, "");
         for (name, config) in &self.named {
-            problems.extend(unread_bodies(&config.policy, &["policies.", name, "."].concat()));
+            of(&config.policy, &["policies.", name, "."].concat());
         }
         if problems.is_empty() { Ok(self) } else { Err(problems) }
     }
@@ -200,6 +218,18 @@ fn unread_bodies(policy: &Policy, at: &str) -> Vec<String> {
     rules.map(line).collect()
 }
 
+/// The rules for which requests wait, one line each.
+fn delays(policy: &Policy, at: &str, why: &str) -> Vec<String> {
+    let delayed = policy.quota_sets().iter().filter_map(|set| {
+        let rule = policy.rules().get(set.rule())?;
+        let may_wait = RuleResult::over_limit(rule, set).any(|it| it == RuleResult::Delayed);
+        may_wait.then(|| format!("{at}rules[{}]: delays requests; {why}", rule.place()))
+    });
+    let mut lines: Vec<String> = delayed.collect();
+    lines.dedup();
+    lines
+}
+
 /// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has
 /// neither.
 fn plugin_label(scope: &[u8]) -> String {
@@ -254,28 +284,56 @@ mod tests {
         let header = rule(r#"{"header": "x-tokens"}"#).replace("\"r\"", "\"h\"");
         let policy = format!(r#"{{"version": 1, "rules": [{header}, {body}]}}"#);
         let of = |text: &str| Config::compile(text.as_bytes(), b"").ok().unwrap();
-        assert!(of(&policy).for_module(true).is_ok());
+        let for_module = |text: &str, reads| of(text).for_module(reads, Unsupported::NOTHING);
+        assert!(for_module(&policy, true).is_ok());
         let line = format!("rules[1].cost.actual: {NOT_READ}");
-        assert_eq!(of(&policy).for_module(false).err(), Some(vec![line.clone()]));
+        assert_eq!(for_module(&policy, false).err(), Some(vec![line.clone()]));
         let named = format!(
             r#"{{"policy": {{"version": 1, "rules": []}}, "policies": {{"a": {policy}}}}}"#
         );
         let line = format!("policies.a.{line}");
-        assert_eq!(of(&named).for_module(false).err(), Some(vec![line]));
+        assert_eq!(for_module(&named, false).err(), Some(vec![line]));
     }
 
-    // Guards: an authority that is lost when the policy is compiled, or is contacted differently.
+    // Guards: a request that waits, or a call, on a host on which it would be lost.
     #[test]
-    fn whom_to_ask_is_compiled_with_the_policy() {
-        let document = r#"{"fleet": {"cluster": "a", "path": "/l", "token": "t", "secret": "0123456789abcdef"},
-            "policy": {"version": 1, "rules": [{"name": "r", "key": [], "scope": "fleet",
-                "quotas": [{"limit": 1, "window": "1s"}]}]}}"#;
-        let plugin = tollgate_language::compile_plugin(document, Surface::Envoy).unwrap();
-        let config = Config::compile(plugin.to_compiled_text().as_bytes(), b"").ok().unwrap();
-        let (read, written) = (config.fleet.unwrap(), plugin.fleet.unwrap());
-        assert_eq!(format!("{read:?}"), format!("{written:?}"));
-        assert_eq!((&*read.cluster, &*read.path), ("a", "/l"));
-        assert!(config.has_fleet);
+    fn what_a_host_cannot_do_is_refused_by_name() {
+        let rule = |name: &str, more: &str| {
+            format!(
+                r#"{{"name": "{name}", "key": [], "quotas": [{{"limit": 9, "window": "1s"}}]{more}}}"#
+            )
+        };
+        let delay = r#", "action": {"delay": {"max": "1s"}}"#;
+        let queue = rule("queue", "").replace("1s\"", "1s\", \"algorithm\": \"leaky-queue\"");
+        let rules = [
+            rule("denies", ""),
+            rule("delays", delay),
+            queue,
+            rule("place", &[r#", "concurrency": {"limit": 2, "max_age": "30s"}"#, delay].concat()),
+            rule("shadow", &[r#", "mode": "shadow""#, delay].concat()),
+        ];
+        let policy = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
+        let named = format!(
+            r#"{{"policy": {policy}, "policies": {{"a": {{"version": 1, "rules": [{}]}}}}}}"#,
+            rule("waits", delay)
+        );
+        let fleet = r#"{"cluster": "a", "path": "/l", "token": "t", "secret": "0123456789abcdef"}"#;
+        let called = format!(
+            r#"{{"policy": {{"version": 1, "rules": []}}, "fleet": {fleet},
+                "policy_from": {{"cluster": "a", "path": "/p"}}}}"#
+        );
+        let of = |document: &str, unsupported| {
+            let config = Config::compile(document.as_bytes(), b"").ok().unwrap();
+            config.for_module(true, unsupported).err().unwrap_or_default()
+        };
+        let all = Unsupported { waiting: Some("no waiting"), calls: Some("no calls") };
+        let places = ["rules[1]", "rules[2]", "rules[3]", "policies.a.rules[0]"];
+        let lines = places.map(|place| format!("{place}: delays requests; no waiting"));
+        assert_eq!(of(&named, all), lines);
+        assert_eq!(of(&called, all), ["fleet: no calls", "policy_from: no calls"]);
+        for document in [&named, &called] {
+            assert!(of(document, Unsupported::NOTHING).is_empty());
+        }
     }
 
     fn refused(configuration: &[u8]) -> Vec<String> {

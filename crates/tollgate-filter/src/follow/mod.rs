@@ -95,7 +95,10 @@ impl<H: Proxy> Follower<H> {
         let settings = PluginSettings { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
         let last = stored.get(host).and_then(|fetched| {
             let config = Config::followed(&fetched.text, &settings, &scope);
-            Some((config.and_then(|it| it.for_module(H::READS_BODIES)).ok()?, fetched))
+            Some((
+                config.and_then(|it| it.for_module(H::READS_BODIES, H::UNSUPPORTED)).ok()?,
+                fetched,
+            ))
         });
         let (config, version, tag) = match last {
             Some((mut config, fetched)) => {
@@ -285,25 +288,26 @@ impl<H: Proxy> Follower<H> {
 
     fn compile(&self, fetched: ServedPolicy, now: Timestamp) -> (Step, Option<ActivePolicy<H>>) {
         let config = Config::followed(&fetched.text, &self.settings, &self.scope);
-        let config = match config.and_then(|config| config.for_module(H::READS_BODIES)) {
-            Ok(mut config) => {
-                config.policy.set_version(fetched.version);
-                config
-            }
-            Err(problems) => {
-                let version = fetched.version;
-                let line = |it: &String| format!("policy {version} is rejected: {it}");
-                self.refused(&fetched.tag, &problems.iter().map(line).collect::<Vec<_>>());
-                let next = match self.fallback.take() {
-                    Some(fallback) => {
-                        self.incompatible.set(fetched.tag);
-                        Step::Fetched(fallback, now)
-                    }
-                    None => self.idle(now),
-                };
-                return (next, None);
-            }
-        };
+        let config =
+            match config.and_then(|config| config.for_module(H::READS_BODIES, H::UNSUPPORTED)) {
+                Ok(mut config) => {
+                    config.policy.set_version(fetched.version);
+                    config
+                }
+                Err(problems) => {
+                    let version = fetched.version;
+                    let line = |it: &String| format!("policy {version} is rejected: {it}");
+                    self.refused(&fetched.tag, &problems.iter().map(line).collect::<Vec<_>>());
+                    let next = match self.fallback.take() {
+                        Some(fallback) => {
+                            self.incompatible.set(fetched.tag);
+                            Step::Fetched(fallback, now)
+                        }
+                        None => self.idle(now),
+                    };
+                    return (next, None);
+                }
+            };
         let incompatible = self.incompatible.take();
         let result = self.stored.store(&self.host, &fetched, &incompatible);
         self.incompatible.set(incompatible);

@@ -23,6 +23,8 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     const READS_BODIES: bool = true;
     /// The filter's values of streams.
     type Streams<T>: StreamMap<T>;
+    /// What policies may not use on this host.
+    const UNSUPPORTED: Unsupported = Unsupported::NOTHING;
     /// The clock that decides, except by a calendar: the monotonic one and the offset of `clock`.
     fn now(&self) -> Option<Timestamp> {
         Some(self.monotonic()?.saturating_add(self.clock_offset()))
@@ -85,6 +87,20 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn memory_growth(&self) -> i64;
     /// True when so much memory is allocated that a request must not allocate more.
     fn is_memory_short(&self) -> bool;
+}
+
+/// What a filter cannot do on a host, with the reason for the operator; `None`: it can.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsupported {
+    /// Requests that wait.
+    pub waiting: Option<&'static str>,
+    /// Requests of its own to clusters.
+    pub calls: Option<&'static str>,
+}
+
+impl Unsupported {
+    /// The filter can do everything.
+    pub const NOTHING: Self = Self { waiting: None, calls: None };
 }
 
 /// The host's metrics. A metric that the host does not have is `None`, which has no other effect.

@@ -24,11 +24,20 @@ pub enum TimerUser {
     Logs,
     /// Requests in flight, which are to be confirmed.
     InFlight,
+    /// The program around the filter, for work of its own.
+    Program,
 }
 
 impl TimerUser {
-    const ALL: [Self; 6] =
-        [Self::Waiting, Self::Leases, Self::Policy, Self::Counters, Self::Logs, Self::InFlight];
+    const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Leases,
+        Self::Policy,
+        Self::Counters,
+        Self::Logs,
+        Self::InFlight,
+        Self::Program,
+    ];
 
     const fn index(self) -> usize {
         match self {
@@ -38,6 +47,7 @@ impl TimerUser {
             Self::Counters => 3,
             Self::Logs => 4,
             Self::InFlight => 5,
+            Self::Program => 6,
         }
     }
 }

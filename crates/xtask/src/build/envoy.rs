@@ -7,7 +7,7 @@ use super::{exports, paths, product};
 use crate::{
     files,
     problem::{OrProblem, Result},
-    run::Runner,
+    run::{self, Runner},
     tools,
     versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
@@ -20,6 +20,9 @@ const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
 /// Those of the full module alone.
 const EXPORTS_FULL: &str = "crates/tollgate-envoy/src/exports_full.txt";
 
+/// Those of the example.
+const EXPORTS_EXAMPLE: &str = "examples/proxy-wasm-filter/exports.txt";
+
 /// The shipped modules, in target/tollgate.
 pub const MODULES: [&str; ALL.len()] = [FILTER.file, SLIM.file, FULL.file];
 pub const ALL: [&Module; 3] = [&FILTER, &SLIM, &FULL];
@@ -27,6 +30,7 @@ pub const ALL: [&Module; 3] = [&FILTER, &SLIM, &FULL];
 /// How a module is compiled.
 pub struct Module {
     pub file: &'static str,
+    package: &'static str,
     /// Arguments of cargo.
     pub features: &'static [&'static str],
     exports: &'static [&'static str],
@@ -36,11 +40,17 @@ pub struct Module {
     folder: &'static str,
 }
 
-const FILTER: Module =
-    Module { file: "tollgate-envoy.wasm", features: &[], exports: &[EXPORTS], folder: "" };
+const FILTER: Module = Module {
+    file: "tollgate-envoy.wasm",
+    package: "tollgate-envoy",
+    features: &[],
+    exports: &[EXPORTS],
+    folder: "",
+};
 /// It reads only compiled policies.
 const SLIM: Module = Module {
     file: "tollgate-envoy-slim.wasm",
+    package: "tollgate-envoy",
     features: &["--no-default-features"],
     exports: &[EXPORTS],
     folder: "slim",
@@ -48,9 +58,19 @@ const SLIM: Module = Module {
 /// It also reads the bodies and trailers of responses, and has regular expressions.
 pub const FULL: Module = Module {
     file: "tollgate-envoy-full.wasm",
+    package: "tollgate-envoy",
     features: &["--features", "body,regex"],
     exports: &[EXPORTS, EXPORTS_FULL],
     folder: "full",
+};
+
+/// The filter in `examples`, which is tested and not shipped.
+pub const EXAMPLE: Module = Module {
+    file: "example-proxy-wasm-filter.wasm",
+    package: "example-proxy-wasm-filter",
+    features: &[],
+    exports: &[EXPORTS_EXAMPLE],
+    folder: "",
 };
 
 /// Of the root `Cargo.toml`.
@@ -87,16 +107,25 @@ pub fn compile_filter(workspace: &Workspace, run: Runner) -> Result<()> {
     FILTER.compile(workspace, run)
 }
 
+/// Makes the module of the example and prints its size.
+pub fn build_example(workspace: &Workspace) -> Result<()> {
+    tools::ensure(workspace, tools::FOR_ENVOY_BUILD)?;
+    EXAMPLE.compile(workspace, &run::shown)?;
+    package_one(workspace, &EXAMPLE)?;
+    product::print_sizes(workspace, &workspace.out.join(EXAMPLE.file))
+}
+
 impl Module {
     fn compile(&self, workspace: &Workspace, run: Runner) -> Result<()> {
         let mut cargo = workspace.cargo();
-        cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-envoy"]);
+        cargo.args(["build", "--profile", PROFILE, "-p", self.package]);
         cargo.args(["--target", WASM_TARGET]).args(self.features);
         let folder = workspace.target.join(self.folder);
         cargo.arg("--target-dir").arg(&folder);
         paths::hide(workspace, &mut cargo, INLINING)?;
         run(&mut cargo, "fix the errors of the compiler")?;
-        let linked = folder.join(WASM_TARGET).join(PROFILE).join("tollgate_envoy.wasm");
+        let linked = folder.join(WASM_TARGET).join(PROFILE).join(self.package.replace('-', "_"));
+        let linked = linked.with_extension("wasm");
         files::copy(linked, self.compiled(workspace))
     }
 

@@ -29,6 +29,8 @@ pub enum Product {
     Envoy,
     /// The dynamic module.
     Module,
+    /// The example of a filter with the proxy-wasm SDK.
+    Example,
     Worker,
 }
 
@@ -42,6 +44,7 @@ pub fn build(workspace: &Workspace, product: Product) -> Result<()> {
             envoy::print_sizes(workspace)
         }
         Product::Module => envoy_module::build(workspace),
+        Product::Example => envoy::build_example(workspace),
         Product::Worker => {
             worker::compile(workspace, &run::shown)?;
             worker::package(workspace)?;

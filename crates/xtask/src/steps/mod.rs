@@ -75,6 +75,7 @@ const STEPS: &[Step] = &[
     built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "build the dynamic module", &[], servers::build_module),
+    built("envoy", "build the example of a filter", TARGET, servers::build_example),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
@@ -86,6 +87,7 @@ const STEPS: &[Step] = &[
     patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
     patient("envoy", "end to end, the dynamic module", OLDER, servers::e2e_module),
+    patient("envoy", "end to end, a filter with the SDK", END_TO_END, servers::e2e_example),
     paged("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     paged("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
@@ -200,6 +202,7 @@ mod tests {
         for name in named
             .chain(&servers::OF_SLIM)
             .chain(&servers::OF_MODULE)
+            .chain(&servers::OF_EXAMPLE)
             .chain(&servers::DEEP_ENVOY)
             .chain(&servers::DEEP_WORKER)
         {

@@ -20,7 +20,7 @@ const CASES: &str = "tollgate-cases";
 const LAB: &str = "tollgate-lab";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// Crates that are loaded into a proxy, a Worker or a page.
-pub const SHIPPED: [&str; 12] = [
+pub const SHIPPED: [&str; 15] = [
     "tollgate-core",
     "tollgate-http-syntax",
     "tollgate-storage",
@@ -29,7 +29,10 @@ pub const SHIPPED: [&str; 12] = [
     "tollgate",
     "tollgate-lab",
     "tollgate-filter",
+    "tollgate-wasm-host",
     "tollgate-envoy",
+    "tollgate-proxy-wasm",
+    "example-proxy-wasm-filter",
     "tollgate-service",
     "tollgate-worker",
     "tollgate-playground",

@@ -43,6 +43,10 @@ pub fn build_module(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Module)
 }
 
+pub fn build_example(workspace: &Workspace) -> Result<()> {
+    build::build(workspace, Product::Example)
+}
+
 pub fn build_worker(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Worker)?;
     build::ceilings::check_worker(workspace)
@@ -257,6 +261,31 @@ pub fn e2e_module(workspace: &Workspace) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// The tests of a filter that limits with `tollgate-proxy-wasm`: what depends on the SDK, which
+/// calls the limiter. Left out: requests that wait and calls to clusters, which it refuses.
+pub(super) const OF_EXAMPLE: [&str; 11] = [
+    "envoy_answers::a_refusal_says_what_the_draft_says",
+    "envoy_answers::no_header_traps_and_none_can_hide",
+    "envoy_answers::the_fields_of_the_origin_stay",
+    "envoy_charging::a_client_that_leaves_before_the_response_is_charged",
+    "envoy_charging::a_response_settles_the_cost_that_it_shows",
+    "envoy_charging::every_place_of_a_success_comes_back",
+    "envoy_config::a_reload_keeps_the_counts",
+    "envoy_config::policies_share_a_vm_without_meeting",
+    "envoy_exact::a_hot_key_is_exact_with_four_workers",
+    "envoy_grpc::a_refusal_is_trailers_only",
+    "envoy_life_changes::two_listeners_of_one_plugin_share_counts_through_changes_of_one",
+];
+
+/// Tests of the filter, in a filter with the SDK.
+pub fn e2e_example(workspace: &Workspace) -> Result<()> {
+    second_try::run(workspace, &OF_EXAMPLE, || {
+        let mut command = tests_of(workspace, CURRENT, &["envoy"]);
+        command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_example_wasm());
+        command
+    })
 }
 
 fn of_slim(workspace: &Workspace, target: &str, tests: &[&str]) -> Result<()> {

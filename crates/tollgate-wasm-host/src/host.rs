@@ -1,11 +1,13 @@
-//! Every call to the host, through the ABI itself (proxy-wasm 0.2.1 and WASI preview 1).
+//! Calls to the host, through the ABI itself (proxy-wasm 0.2.1 and WASI preview 1). Clocks and
+//! metrics are next to it.
 //!
 //! The SDK's `hostcalls` panic on an unexpected status (a trap takes the worker's VM down) and on a
 //! header that is not UTF-8, take only text for names of shared data, send neither details nor a
 //! gRPC status, and have no monotonic clock. Invariant: nothing here panics, and every failure of
-//! the host is a value. Deliberately absent: the callbacks of the host; those are `abi`.
+//! the host is a value. Deliberately absent: the callbacks of the host; a module exports them.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
+use core::marker::PhantomData;
 use core::ptr::null_mut;
 
 use tollgate_core::{Span, Timestamp};
@@ -21,7 +23,7 @@ use crate::host_functions::{
 };
 use crate::memory;
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
-use tollgate_filter::host::proxy::Proxy;
+use tollgate_filter::host::proxy::{Proxy, Unsupported};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
 use tollgate_filter::host::streams::AnyNumbers;
@@ -29,7 +31,7 @@ use tollgate_filter::request::facts::RequestSource;
 use tollgate_filter::wire::header_map::{HeaderMap, HeaderMapWriter};
 
 /// The statuses that are distinguished; every other one is a failure.
-pub const OK: u32 = 0;
+pub(crate) const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
 const INTERNAL_FAILURE: u32 = 10;
@@ -47,13 +49,38 @@ const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
 const CRITICAL_LEVEL: u32 = 5;
 
-/// The host of this virtual machine.
-#[derive(Clone, Copy)]
-pub struct Host;
+/// The abilities of a module, which are its own and not the host's.
+pub trait Module: Clone {
+    /// See [`Proxy::READS_DOCUMENTS`].
+    const READS_DOCUMENTS: bool;
+    /// See [`Proxy::READS_BODIES`].
+    const READS_BODIES: bool;
+    /// See [`Proxy::UNSUPPORTED`].
+    const UNSUPPORTED: Unsupported = Unsupported::NOTHING;
+}
 
-impl Proxy for Host {
-    const READS_DOCUMENTS: bool = cfg!(feature = "document");
-    const READS_BODIES: bool = cfg!(feature = "body");
+/// The host of this virtual machine, for the module `M`.
+#[derive(Clone)]
+pub struct Host<M>(PhantomData<M>);
+
+impl<M: Module> Host<M> {
+    /// The host.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<M: Module> Default for Host<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Module> Proxy for Host<M> {
+    const READS_DOCUMENTS: bool = M::READS_DOCUMENTS;
+    const READS_BODIES: bool = M::READS_BODIES;
+    const UNSUPPORTED: Unsupported = M::UNSUPPORTED;
     type Streams<T> = AnyNumbers<T>;
 
     fn monotonic(&self) -> Option<Timestamp> {
@@ -210,7 +237,7 @@ fn set_header(map: u32, name: &str, value: &str) {
     };
 }
 
-impl RequestSource for Host {
+impl<M: Module> RequestSource for Host<M> {
     type Lines = HeaderMap;
 
     fn request_headers(&self) -> Option<HeaderMap> {
@@ -226,7 +253,7 @@ impl RequestSource for Host {
     }
 }
 
-impl SharedData for Host {
+impl<M: Module> SharedData for Host<M> {
     fn get(&self, name: &[u8]) -> Stored {
         let (mut bytes, mut len, mut cas) = (null_mut(), 0, 0);
         // SAFETY: the host reads `name` and writes to the three live variables.
@@ -254,7 +281,7 @@ impl SharedData for Host {
     }
 }
 
-impl Calls for Host {
+impl<M: Module> Calls for Host<M> {
     fn call(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
         let HttpCall { cluster, headers, body, timeout_ms } = call;
         let trailers = 0_u32.to_le_bytes(); // an empty map
@@ -340,7 +367,8 @@ fn owned(bytes: *mut u8, len: usize) -> Vec<u8> {
     if bytes.is_null() || len == 0 {
         return Vec::new();
     }
-    // SAFETY: the host got `bytes` from `abi::malloc`, which takes exactly `len` bytes, aligned as
-    // bytes are, from the global allocator; it wrote all of them, and keeps no pointer to them.
+    // SAFETY: the host got `bytes` from the export `malloc`, ours or the SDK's, which takes exactly
+    // `len` bytes, aligned as bytes are, from the global allocator; it wrote all of them, and keeps
+    // no pointer to them.
     unsafe { Vec::from_raw_parts(bytes, len, len) }
 }

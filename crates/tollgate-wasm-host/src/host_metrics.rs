@@ -4,7 +4,7 @@
 //! count stops no request. Deliberately absent: names.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
-use crate::host::{Host, OK};
+use crate::host::{Host, Module, OK};
 use tollgate_filter::host::proxy::Counters;
 
 const COUNTER: u32 = 0;
@@ -18,7 +18,7 @@ unsafe extern "C" {
     fn proxy_record_metric(metric: u32, value: u64) -> u32;
 }
 
-impl Counters for Host {
+impl<M: Module> Counters for Host<M> {
     fn define(&self, name: &str) -> Option<u32> {
         define(COUNTER, name)
     }

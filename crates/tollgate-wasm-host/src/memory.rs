@@ -16,7 +16,9 @@ pub const HIGH_WATER: usize = 256 << 20;
 /// Allocated bytes.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, counting.
+/// The system's allocator, counting. A module that does not name it as its `#[global_allocator]` is
+/// never short of memory.
+#[derive(Debug)]
 pub struct Counted;
 
 // SAFETY: every call is the system allocator's, with the same arguments and the same result.
