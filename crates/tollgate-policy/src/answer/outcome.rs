@@ -7,7 +7,7 @@
 //! 400, whatever the policy: no wait helps.
 //! Names of quotas are reported to the client, keys never.
 
-use tollgate_core::{Algorithm, Span, Verdict};
+use tollgate_core::{Algorithm, Decision, Span, Verdict};
 
 use crate::answer::fields::{FieldWriter, NearestQuota, Reported};
 use crate::answer::rule_result::RuleResult;
@@ -249,8 +249,8 @@ impl<'a> Outcome<'a> {
         if decided.is_none() || denies(applied, self.policy, &self.plan.decisions) {
             return self.over_limit(applied);
         }
-        let waits = |r: &Reported<'_>| matches!(r.decision.verdict, Verdict::Delay(_));
-        if self.of_rule(applied).any(|r| waits(&r)) {
+        let waits = |decision: &Decision| matches!(decision.verdict, Verdict::Delay(_));
+        if self.quotas_of(applied).iter().any(waits) {
             if applied.is_enforced() { RuleResult::Delayed } else { RuleResult::Shadowed }
         } else {
             RuleResult::Allowed
@@ -325,9 +325,9 @@ impl<'a> Outcome<'a> {
     }
 
     fn delay(&self) -> Option<Span> {
-        let enforced = self.plan.applied.iter().filter(|applied| applied.is_enforced());
-        let waits = enforced.flat_map(|applied| self.of_rule(applied)).filter_map(|r| {
-            match r.decision.verdict {
+        let enforced = self.plan.applied.iter().filter(|it| it.is_enforced() && !it.is_unasked());
+        let waits = enforced.flat_map(|applied| self.quotas_of(applied)).filter_map(|decision| {
+            match decision.verdict {
                 Verdict::Delay(wait) => Some(wait),
                 Verdict::Allow | Verdict::Deny | Verdict::Penalty => None,
             }

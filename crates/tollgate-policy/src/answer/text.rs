@@ -3,7 +3,6 @@
 //! Invariant: the text that was written is read back whole, whatever its length; only text longer
 //! than [`INLINE`] bytes is allocated. It belongs to one call, so that a plan contains no buffer
 //! that two threads could write at once.
-//! threads could write at once.
 
 use alloc::string::String;
 
@@ -35,23 +34,33 @@ impl Text {
         if self.long.is_empty() { self.short() } else { &self.long }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.as_str().is_empty()
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0 && self.long.is_empty()
     }
 
     pub(crate) fn push(&mut self, more: &str) {
+        if self.push_inline(more.as_bytes()) {
+            return;
+        }
         if self.long.is_empty() {
-            let end = self.len.saturating_add(more.len());
-            if let Some(room) = self.inline.get_mut(self.len..end) {
-                room.copy_from_slice(more.as_bytes());
-                self.len = end;
-                return;
-            }
-            let mut long = String::with_capacity(end.saturating_mul(2));
+            let len = self.len.saturating_add(more.len());
+            let mut long = String::with_capacity(len.saturating_mul(2));
             long.push_str(self.short());
             self.long = long;
         }
         self.long.push_str(more);
+    }
+
+    /// False when there is no room for these bytes, which are whole characters.
+    fn push_inline(&mut self, more: &[u8]) -> bool {
+        let end = self.len.saturating_add(more.len());
+        let room = self.inline.get_mut(self.len..end).filter(|_| self.long.is_empty());
+        if let Some(room) = room {
+            room.copy_from_slice(more);
+            self.len = end;
+            return true;
+        }
+        false
     }
 
     /// Appends a number in decimal. Not with `core::fmt`, which takes several times as long: fields
@@ -68,7 +77,9 @@ impl Text {
             }
         }
         let digits = digits.get(first..).unwrap_or_default();
-        self.push(core::str::from_utf8(digits).unwrap_or_default());
+        if !self.push_inline(digits) {
+            self.push(core::str::from_utf8(digits).unwrap_or_default());
+        }
     }
 
     /// `inline` contains only whole `&str`s.
