@@ -15,7 +15,7 @@ const POLICY: &str = r#"{"version": 1, "rules": [
 /// The memory limit of the table.
 const MOST: usize = 8 << 20;
 /// Clients that come, more than there is room for.
-const CLIENTS: u64 = 80_000;
+const CLIENTS: u64 = 200_000;
 
 /// The resident size of this process.
 fn resident_bytes() -> usize {

@@ -17,7 +17,7 @@ pub(crate) const JSON: &str = "application/json";
 
 /// Header fields as lines of `name: value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(pub(crate) String);
+pub struct Fields(pub(crate) Cow<'static, str>);
 
 impl Fields {
     /// The lines, each with its end.
@@ -35,14 +35,15 @@ impl Fields {
 
     /// Adds one line. Both are one line each: data that a client sent is not written here.
     pub fn add(&mut self, name: &str, value: &str) {
+        let lines = self.0.to_mut();
         for part in [name, ": ", value, "\n"] {
-            self.0.push_str(part);
+            lines.push_str(part);
         }
     }
 
     /// Adds all lines of `others`.
     pub fn append(&mut self, others: &Self) {
-        self.0.push_str(&others.0);
+        self.0.to_mut().push_str(&others.0);
     }
 
     /// The marks of `outcome` on an allowed request.
@@ -77,7 +78,9 @@ impl ApiResponse {
     /// 200 with a JSON document that is not cached.
     #[must_use]
     pub fn json(body: String) -> Self {
-        Self::new(200, JSON, body)
+        // As `new` writes them, for the response to every decision.
+        let lines = "content-type: application/json\ncache-control: no-store\n";
+        Self { status: 200, fields: Fields(Cow::Borrowed(lines)), body: body.into() }
     }
 
     /// A problem; `title` and `detail` are sentences of ours.

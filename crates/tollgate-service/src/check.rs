@@ -9,16 +9,14 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use alloc::vec::Vec;
+use core::fmt::Write as _;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_core::Span;
 use tollgate_language::DescribedRequests;
 use tollgate_policy::{
-    Disposition, Outcome, Plan, Policy, Problem, ProblemDetails, Problems, Rule, RuleResult,
-    grpc_content_type,
+    Disposition, Outcome, Plan, Policy, Problem, ProblemDetails, Problems, grpc_content_type,
 };
 
 use crate::api_response::ApiResponse;
@@ -136,9 +134,13 @@ pub fn answer(
     decided: &Decided,
     content_type: &[u8],
 ) -> String {
-    let answer = CheckAnswer { outcome, policy, decided, content_type };
-    serde_json::to_string(&answer).unwrap_or_default()
+    let mut out = String::with_capacity(USUAL);
+    CheckAnswer { outcome, policy, decided, content_type }.write(&mut out);
+    out
 }
+
+/// Bytes of a response with the fields of a few quotas.
+const USUAL: usize = 512;
 
 struct CheckAnswer<'a> {
     outcome: &'a Outcome<'a>,
@@ -147,123 +149,186 @@ struct CheckAnswer<'a> {
     content_type: &'a [u8],
 }
 
-impl Serialize for CheckAnswer<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { outcome, policy, decided, .. } = self;
-        let mut map = serializer.serialize_map(None)?;
+impl CheckAnswer<'_> {
+    fn write(&self, out: &mut String) {
+        let Self { outcome, decided, .. } = self;
         let (decision, delay, status) = match outcome.final_disposition() {
             Disposition::Allow => ("allow", None, None),
             Disposition::Delay(delay) => ("delay", Some(delay), None),
             Disposition::Deny { status } => ("deny", None, Some(status)),
             Disposition::Retry(_) => ("deny", None, None), // a final answer is never a retry
         };
-        map.serialize_entry("decision", decision)?;
-        let of_rules = outcome
-            .rules_after(decided.waited)
-            .filter_map(|(i, result)| RuleAnswer::new(policy, i, result));
-        let of_deny = outcome.deny_matches().map(|matched| RuleAnswer {
-            name: matched.rule.name(),
-            result: matched.result.label(),
-        });
-        let rules: Vec<_> = of_deny.chain(of_rules).collect();
-        map.serialize_entry("rules", &rules)?;
-        map.serialize_entry("violated", &outcome.violated().collect::<Vec<_>>())?;
-        map.serialize_entry(
-            "retry_after_ms",
-            &outcome.retry_after().map(|wait| wait.as_millis_ceil()),
-        )?;
+        out.push_str("{\"decision\":\"");
+        out.push_str(decision);
+        out.push_str("\",\"rules\":[");
+        let is_reported = self.rules(out);
+        out.push_str("],\"violated\":[");
+        each(outcome.violated(), out, push_text);
+        out.push_str("],\"retry_after_ms\":");
+        match outcome.retry_after() {
+            Some(wait) => push_number(wait.as_millis_ceil(), out),
+            None => out.push_str("null"),
+        }
         if let Some(delay) = delay {
-            map.serialize_entry("delay_ms", &delay.as_millis_ceil())?;
+            out.push_str(",\"delay_ms\":");
+            push_number(delay.as_millis_ceil(), out);
         }
-        map.serialize_entry("headers", &HeaderFields(outcome))?;
+        let content_type = self.headers(out);
         if let Some(status) = status {
-            self.refusal(status, &mut map)?;
+            self.refusal(status, content_type, out);
         }
-        let mut marks = Vec::new();
-        outcome.marks(&mut |name, value| marks.push((name, value)));
-        if !marks.is_empty() {
-            map.serialize_entry("request_headers", &Pairs(marks))?;
+        self.marks(out);
+        if decision != "deny" {
+            if let Some(id) = &decided.id {
+                out.push_str(",\"id\":");
+                push_text(id, out);
+            }
+            if let Some(InFlightId { id, renew_after_ms }) = &decided.in_flight {
+                out.push_str(",\"in_flight\":{\"id\":");
+                push_text(id, out);
+                out.push_str(",\"renew_after_ms\":");
+                push_number(*renew_after_ms, out);
+                out.push('}');
+            }
+            if is_reported && decided.plan.settlement(self.policy).is_deferred() {
+                out.push_str(",\"report\":\"response_status\"");
+            }
         }
-        if let Some(id) = decided.id.as_ref().filter(|_| decision != "deny") {
-            map.serialize_entry("id", id)?;
-        }
-        if let Some(in_flight) = decided.in_flight.as_ref().filter(|_| decision != "deny") {
-            map.serialize_entry("in_flight", in_flight)?;
-        }
-        let is_by_status = |i: usize| policy.rules().get(i).is_some_and(Rule::charges_by_response);
-        let is_reported = outcome.rules().any(|(i, _)| is_by_status(i));
-        let is_deferred = || decided.plan.settlement(policy).is_deferred();
-        if decision != "deny" && is_reported && is_deferred() {
-            map.serialize_entry("report", "response_status")?;
-        }
-        map.end()
+        out.push('}');
     }
-}
 
-impl CheckAnswer<'_> {
+    /// The results of the rules; true when one of them charges by the response.
+    fn rules(&self, out: &mut String) -> bool {
+        let Self { outcome, policy, decided, .. } = self;
+        let rule = |index: usize| policy.rules().get(index);
+        let of_deny = outcome.deny_matches().map(|it| (it.rule.name(), it.result));
+        let of_rules = outcome.rules_after(decided.waited);
+        let mut is_reported = false;
+        let named = |(index, result)| {
+            let rule = rule(index)?;
+            is_reported |= rule.charges_by_response();
+            Some((rule.name(), result))
+        };
+        each(of_deny.chain(of_rules.filter_map(named)), out, |(name, result), out| {
+            out.push_str("{\"name\":");
+            push_text(name, out);
+            out.push_str(",\"result\":\"");
+            out.push_str(result.label());
+            out.push_str("\"}");
+        });
+        is_reported
+    }
+
+    /// The fields a caller may copy into its own response: all but the content type, which belongs
+    /// to the body and is returned.
+    fn headers(&self, out: &mut String) -> Option<String> {
+        let (mut content_type, mut is_first) = (None, true);
+        out.push_str(",\"headers\":{");
+        self.outcome.headers(&mut |name, value| match name {
+            "content-type" => content_type = Some(value.to_owned()),
+            _ => push_member((name, value), &mut is_first, out),
+        });
+        out.push('}');
+        content_type
+    }
+
+    /// The fields of the request that the policy sets, if there are any.
+    fn marks(&self, out: &mut String) {
+        let mut is_first = true;
+        self.outcome.marks(&mut |name, value| {
+            if is_first {
+                out.push_str(",\"request_headers\":{");
+            }
+            push_member((name, value), &mut is_first, out);
+        });
+        out.push_str(if is_first { "" } else { "}" });
+    }
+
     /// The policy's response, as it is sent in front of an origin.
-    fn refusal<M: SerializeMap>(&self, status: u16, map: &mut M) -> Result<(), M::Error> {
+    fn refusal(&self, status: u16, content_type: Option<String>, out: &mut String) {
         let outcome = self.outcome;
+        out.push_str(",\"status\":");
         if let Some(kind) = grpc_content_type(self.content_type) {
             let grpc = outcome.grpc();
-            map.serialize_entry("status", &200)?;
-            map.serialize_entry("content_type", kind)?;
-            map.serialize_entry("body", "")?;
-            map.serialize_entry("grpc", &GrpcAnswer { status: grpc.code, message: &grpc.message })?;
+            out.push_str("200,\"content_type\":");
+            push_text(kind, out);
+            out.push_str(",\"body\":\"\",\"grpc\":{\"status\":");
+            push_number(grpc.code.into(), out);
+            out.push_str(",\"message\":");
+            push_text(&grpc.message, out);
+            out.push('}');
         } else {
-            let mut content_type = None;
-            outcome.headers(&mut |name, value| {
-                if name == "content-type" {
-                    content_type = Some(value.to_owned());
-                }
-            });
-            map.serialize_entry("status", &status)?;
-            map.serialize_entry("content_type", &content_type)?;
-            map.serialize_entry("body", &outcome.body())?;
+            push_number(status.into(), out);
+            out.push_str(",\"content_type\":");
+            match content_type {
+                Some(kind) => push_text(&kind, out),
+                None => out.push_str("null"),
+            }
+            out.push_str(",\"body\":");
+            push_text(&outcome.body(), out);
         }
         if outcome.is_failure() {
-            map.serialize_entry("failure", &true)?;
+            out.push_str(",\"failure\":true");
         }
-        Ok(())
     }
 }
 
-#[derive(serde::Serialize)]
-struct GrpcAnswer<'a> {
-    status: u8,
-    message: &'a str,
-}
-
-#[derive(serde::Serialize)]
-struct RuleAnswer<'a> {
-    name: &'a str,
-    result: &'static str,
-}
-
-impl<'a> RuleAnswer<'a> {
-    fn new(policy: &'a Policy, rule: usize, result: RuleResult) -> Option<Self> {
-        let result = result.label();
-        Some(Self { name: policy.rules().get(rule)?.name(), result })
+/// Writes `items`, separated by commas.
+fn each<T>(items: impl Iterator<Item = T>, out: &mut String, mut push: impl FnMut(T, &mut String)) {
+    for (index, item) in items.enumerate() {
+        out.push_str(if index == 0 { "" } else { "," });
+        push(item, out);
     }
 }
 
-/// The fields a caller may copy into its own response: all but the content type, which belongs to
-/// the body.
-struct HeaderFields<'a>(&'a Outcome<'a>);
-
-impl Serialize for HeaderFields<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = Vec::new();
-        self.0.headers(&mut |name, value| fields.push((name, value.to_owned())));
-        fields.retain(|(name, _)| *name != "content-type");
-        serializer.collect_map(fields)
-    }
+/// Writes one member of an object, after a comma unless it `is_first`.
+fn push_member((name, value): (&str, &str), is_first: &mut bool, out: &mut String) {
+    out.push_str(if core::mem::replace(is_first, false) { "" } else { "," });
+    push_text(name, out);
+    out.push(':');
+    push_text(value, out);
 }
 
-struct Pairs<'a>(Vec<(&'a str, &'a str)>);
+fn push_number(number: u64, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{number}");
+}
 
-impl Serialize for Pairs<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().copied())
+/// Writes `text` as a JSON string, with the escapes of `serde_json`.
+fn push_text(text: &str, out: &mut String) {
+    let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | ..b' ');
+    let mut rest = text;
+    out.push('"');
+    while let Some(at) = rest.bytes().position(is_special) {
+        let (plain, special) = rest.split_at_checked(at).unwrap_or_default();
+        let (special, others) = special.split_at_checked(1).unwrap_or_default();
+        out.push_str(plain);
+        match special {
+            "\"" => out.push_str("\\\""),
+            "\\" => out.push_str("\\\\"),
+            control => {
+                let escaped = serde_json::to_string(control).unwrap_or_default();
+                out.push_str(escaped.trim_matches('"'));
+            }
+        }
+        rest = others;
+    }
+    out.push_str(rest);
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_the_escapes_of_serde_json() {
+        let all: String = (0..0x250).filter_map(char::from_u32).collect();
+        let each = all.chars().map(String::from);
+        for text in each.chain([all.clone(), String::new(), "\"a\", \"b\";q=1".to_owned()]) {
+            let mut out = String::new();
+            push_text(&text, &mut out);
+            assert_eq!(out, serde_json::to_string(&text).expect("a text"));
+        }
     }
 }

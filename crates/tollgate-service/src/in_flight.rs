@@ -36,7 +36,7 @@ pub struct InFlight {
 }
 
 /// An id, as the response to a caller contains it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlightId {
     /// The id.
     pub id: String,

@@ -45,7 +45,7 @@ fn changes(id: &str, random: &mut Random) -> Vec<String> {
         with(&|it| it[place] = other),
         with(&|it| it.insert(place, other)),
         with(&|it| it.push(other)),
-        with(&|it| drop(it.remove(place))),
+        with(&|it| _ = it.remove(place)),
         with(&|it| it.truncate(place)),
         with(&|it| it.rotate_left(1)),
         id.to_ascii_lowercase(),

@@ -6,8 +6,10 @@
 //! stored next to the states, and the set is not dropped before they are charged.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
 
 use tollgate_core::{ALLOWED_SKEW, Decision, Timestamp};
 
@@ -16,12 +18,34 @@ use crate::leases::lease::Leases;
 use crate::leases::mutation::{self, Mutation};
 use crate::stored_set::{StoredQuota, StoredSet, carry_set};
 
-/// A quota set and its states.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CountedSet {
+/// A quota set, read from its parameters once.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedQuotas {
     /// The set as bytes, for comparison and for writing.
     pub(crate) parameters: Vec<u8>,
     pub(crate) set: StoredSet,
+}
+
+/// The parameters determine the set.
+impl PartialEq for SharedQuotas {
+    fn eq(&self, other: &Self) -> bool {
+        self.parameters == other.parameters
+    }
+}
+
+impl Eq for SharedQuotas {}
+
+impl Hash for SharedQuotas {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parameters.hash(state);
+    }
+}
+
+/// A quota set and its states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CountedSet {
+    /// Shared with other keys of a store in memory.
+    pub(crate) quotas: Arc<SharedQuotas>,
     pub(crate) states: Vec<u8>,
     /// Units of it that nodes may spend on their own.
     pub(crate) leases: Leases,
@@ -42,11 +66,16 @@ impl CountedSet {
     pub(crate) fn new(set: StoredSet, states: Vec<u8>) -> Self {
         let mut parameters = Vec::new();
         set.write(&mut parameters);
-        Self { parameters, set, states, leases: Leases::default(), before: None }
+        Self::shared(Arc::new(SharedQuotas { parameters, set }), states)
+    }
+
+    /// The same with quotas that other keys have, too.
+    pub(crate) fn shared(quotas: Arc<SharedQuotas>, states: Vec<u8>) -> Self {
+        Self { quotas, states, leases: Leases::default(), before: None }
     }
 
     pub(crate) fn stable_id(&self) -> u64 {
-        self.set.stable_id()
+        self.quotas.set.stable_id()
     }
 
     /// Replaces it with `set`, and carries the usage over at `now`; false when there was none. If
@@ -60,11 +89,17 @@ impl CountedSet {
         self.charge_leases(now);
         let mut next = Self::fresh(set);
         next.leases = leases;
-        carry_set(&self.set, &self.states, next.set.limiters(), now, &mut next.states);
+        carry_set(
+            &self.quotas.set,
+            &self.states,
+            next.quotas.set.limiters(),
+            now,
+            &mut next.states,
+        );
         let mut earlier = core::mem::replace(self, next);
-        let before = earlier.before.take().filter(|before| before.parameters == self.parameters);
+        let before = earlier.before.take().filter(|before| before.quotas == self.quotas);
         if let Some(before) = before.filter(|_| may_return) {
-            self.count_at_least(&before, &earlier.set, now);
+            self.count_at_least(&before, &earlier.quotas.set, now);
         }
         let was_used = earlier.states.iter().any(|byte| *byte != 0);
         // What runs was carried whole: nothing of it would be lost.
@@ -76,7 +111,7 @@ impl CountedSet {
     /// Takes the states of `before`, which has the same quotas, where they contain more usage.
     /// Quotas that `between` had without a change continued there.
     fn count_at_least(&mut self, before: &Self, between: &StoredSet, now: Timestamp) {
-        for quota in self.set.quotas() {
+        for quota in self.quotas.set.quotas() {
             let is_same = |other: &StoredQuota| {
                 other.name_hash() == quota.name_hash() && other.limiter() == quota.limiter()
             };
@@ -95,7 +130,7 @@ impl CountedSet {
     /// True when it limits requests in flight. What runs is then carried to another limit whole, so
     /// a request can be confirmed and released there.
     pub(crate) fn limits_requests_in_flight(&self) -> bool {
-        self.set.quotas().iter().all(|quota| quota.limiter().max_age().is_some())
+        self.quotas.set.quotas().iter().all(|quota| quota.limiter().max_age().is_some())
     }
 
     /// The time from which it may be dropped without loss: nothing decides by it any more, and no
@@ -105,9 +140,9 @@ impl CountedSet {
         let is_out = !self.leases.all.is_empty() && !mutation::is(Mutation::IdleWhileOut);
         let own = if is_out {
             // At the end of a lease, its unreported units are charged.
-            self.set.kept_until(&self.states_in_the_end())
+            self.quotas.set.kept_until(&self.states_in_the_end())
         } else {
-            self.set.kept_until(&self.states)
+            self.quotas.set.kept_until(&self.states)
         };
         own.max(before)
     }
@@ -134,13 +169,13 @@ impl CountedSet {
         let with_leases = (!self.leases.all.is_empty()).then(|| self.states_with_leases(at));
         let states = with_leases.as_ref().unwrap_or(&self.states);
         let of = |quota: &StoredQuota| Some(quota.limiter().used(quota.state(states)?, now));
-        self.set.quotas().iter().filter_map(of).max().unwrap_or(0)
+        self.quotas.set.quotas().iter().filter_map(of).max().unwrap_or(0)
     }
 
     /// Bytes that it takes in a row.
     pub(crate) fn len(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |before| before.len());
-        let own = self.parameters.len().saturating_add(self.states.len());
+        let own = self.quotas.parameters.len().saturating_add(self.states.len());
         let leases = self.leases.len();
         own.saturating_add(STATES_LEN).saturating_add(leases).saturating_add(before)
     }
@@ -148,7 +183,7 @@ impl CountedSet {
     /// Ends the penalties of its quotas and of the earlier ones; true when that changed something.
     pub(crate) fn pardon(&mut self) -> bool {
         let mut is_changed = self.before.as_mut().is_some_and(|before| before.pardon());
-        for quota in self.set.quotas() {
+        for quota in self.quotas.set.quotas() {
             if let Some(state) = quota.state_mut(&mut self.states) {
                 is_changed |= quota.limiter().pardon(state);
             }
@@ -158,15 +193,15 @@ impl CountedSet {
 
     /// Calls `of_request` with its quotas limited to those of one request, one per quota.
     pub(crate) fn within(&mut self, limits: &[u64], of_request: impl FnOnce(&mut Self)) {
-        let whole = self.set.clone();
-        self.set.limit(limits);
+        let whole = Arc::clone(&self.quotas);
+        Arc::make_mut(&mut self.quotas).set.limit(limits);
         of_request(self);
-        self.set = whole;
+        self.quotas = whole;
     }
 
     /// Its quotas and states, with a decision for each quota.
     pub fn counted<'a>(&'a mut self, decisions: &'a mut [Decision]) -> Counted<'a, StoredQuota> {
-        Counted { quotas: self.set.quotas(), states: &mut self.states, decisions }
+        Counted { quotas: self.quotas.set.quotas(), states: &mut self.states, decisions }
     }
 }
 

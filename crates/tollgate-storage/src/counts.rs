@@ -267,7 +267,8 @@ impl Counts {
 
     /// The sets of the request that are not stored with the same parameters.
     fn sets_to_come(&self, asked: &Request<'_>) -> Result<Vec<StoredSet>, WireError> {
-        let is_kept = |parameters: &[u8]| self.sets.iter().any(|k| k.parameters == parameters);
+        let is_kept =
+            |parameters: &[u8]| self.sets.iter().any(|k| k.quotas.parameters == parameters);
         let others = asked.rules.iter().map(|rule| rule.parameters).filter(|p| !is_kept(p));
         others.map(|mut bytes| StoredSet::read(&mut bytes).ok_or(WireError::Malformed)).collect()
     }

@@ -26,7 +26,7 @@ impl Counts {
         let mut admitted = true;
         self.each(asked, |kept, rule, decisions| {
             // The decision of a charge is needed to refund it.
-            if !rule.due.is_settled() && kept.parameters == rule.parameters {
+            if !rule.due.is_settled() && kept.quotas.parameters == rule.parameters {
                 kept.look(decisions, now, rule.decided_cost(), rule.longest);
                 if let Some(until) = rule.blocked_until {
                     block(decisions, until.since(now));
@@ -50,7 +50,7 @@ impl Counts {
                 is_changed |= renew(kept, rule, decisions, now);
                 return;
             }
-            if kept.parameters != rule.parameters {
+            if kept.quotas.parameters != rule.parameters {
                 is_changed |= charge_by_own(kept, rule, now);
                 return;
             }
@@ -85,7 +85,8 @@ impl Counts {
         let marks = self.marks.clone();
         self.each(asked, |kept, rule, decisions| {
             let is_of_it = |at: &Timestamp| {
-                let is_own = kept.parameters == rule.parameters || kept.limits_requests_in_flight();
+                let is_own =
+                    kept.quotas.parameters == rule.parameters || kept.limits_requests_in_flight();
                 is_own && reset_at(&marks, rule.rule) < *at
             };
             let Some(at) = rule.charged.filter(is_of_it) else { return };
@@ -94,7 +95,7 @@ impl Counts {
         });
         if is_changed {
             self.each(asked, |kept, rule, decisions| {
-                if kept.parameters == rule.parameters {
+                if kept.quotas.parameters == rule.parameters {
                     kept.leave(decisions, now);
                     rule.charged = None;
                 }
@@ -114,7 +115,7 @@ impl Counts {
         for rule in rules {
             let Some((own, others)) = rest.split_at_mut_checked(rule.quotas) else { return };
             if let Some(kept) = self.kept(rule.stable_id()) {
-                if rule.limits.is_empty() || kept.parameters != rule.parameters {
+                if rule.limits.is_empty() || kept.quotas.parameters != rule.parameters {
                     each(kept, rule, own);
                 } else {
                     kept.within(&rule.limits.clone(), |kept| each(kept, rule, own));
@@ -166,7 +167,7 @@ fn settle(
     decisions: &mut [Decision],
     now: Timestamp,
 ) -> bool {
-    let is_own = kept.parameters == rule.parameters || kept.limits_requests_in_flight();
+    let is_own = kept.quotas.parameters == rule.parameters || kept.limits_requests_in_flight();
     if is_there && is_own {
         kept.counted(decisions).settle(at, rule.cost, used, now);
         return true;
@@ -181,7 +182,7 @@ fn settle(
 /// Charges by the response to states whose quotas have changed since the request, by the current
 /// quotas; true when it fitted.
 fn charge_by_own(kept: &mut CountedSet, rule: &mut RequestRule<'_>, now: Timestamp) -> bool {
-    let mut decisions = vec![UNDECIDED; kept.set.quotas().len()];
+    let mut decisions = vec![UNDECIDED; kept.quotas.set.quotas().len()];
     kept.look(&mut decisions, now, rule.cost, rule.longest);
     let is_charged = rule.due == Due::Now && !denies(&decisions);
     if is_charged {

@@ -139,7 +139,7 @@ impl Counts {
             is_changed = true;
             let (rule, cost) = (rule.rule, rule.cost);
             RuleHead { flags: RENEWED, rule, cost, longest: None }.write(out);
-            out.extend_from_slice(&kept.parameters);
+            out.extend_from_slice(&kept.quotas.parameters);
             out.extend(now.as_nanos().to_le_bytes());
             if let Some(lost) = lost {
                 self.group = receipt.group;
@@ -191,7 +191,7 @@ impl CountedSet {
 
     /// True when requests are in flight.
     fn counts_in_flight(&self, now: Timestamp) -> bool {
-        self.set.quotas().iter().any(|quota| {
+        self.quotas.set.quotas().iter().any(|quota| {
             let limiter = quota.limiter();
             let left = quota.state(&self.states).map(|state| limiter.peek(state, now, 0).remaining);
             limiter.max_age().is_some() && left.is_some_and(|left| left < limiter.limit())
@@ -208,7 +208,7 @@ impl CountedSet {
         }
         let charge =
             Charge { at: rule.charged.unwrap_or_default(), cost: rule.cost, delay: Span::ZERO };
-        for quota in self.set.quotas() {
+        for quota in self.quotas.set.quotas() {
             if let Some(state) = quota.state_mut(&mut self.states) {
                 each(quota.limiter(), state, charge);
             }

@@ -22,6 +22,7 @@ mod in_flight;
 mod counts;
 mod decide;
 mod row;
+mod row_shape;
 mod limiter_bytes;
 mod marks;
 mod settled;
@@ -61,6 +62,7 @@ pub use operate::{KeyOperation, KeyState, MAX_BLOCK, QuotaUse};
 pub use released::MAX_RELEASED;
 pub use reply::{Reply, RuleReply, is_used_up};
 pub use request::{Head, RuleHead};
+pub use row_shape::RowShape;
 pub use settle::Settlement;
 pub use settled::{MAX_SETTLED, SETTLE_WITHIN};
 pub use stored_set::{

@@ -187,7 +187,7 @@ impl Counts {
         }
         for kept in self.sets.iter().filter(|kept| ids.contains(&kept.stable_id())) {
             let states = kept.states_with_leases(now);
-            out.extend_from_slice(&kept.parameters);
+            out.extend_from_slice(&kept.quotas.parameters);
             out.extend(u32::try_from(states.len()).unwrap_or(u32::MAX).to_le_bytes());
             out.extend(states);
         }

@@ -26,7 +26,7 @@ impl Counts {
         let mut decisions = asked.decisions.iter();
         for rule in &asked.rules {
             let is_charged = rule.charged.is_some() && !matches!(rule.due, Due::Settled(_));
-            let kept = |set: &&CountedSet| set.parameters == rule.parameters;
+            let kept = |set: &&CountedSet| set.quotas.parameters == rule.parameters;
             let kept_set = if includes_states { self.sets.iter().find(kept) } else { None };
             let flags = if kept_set.is_some() { HAS_STATES } else { 0 };
             let flags = flags | if rule.blocked_until.is_some() { BLOCKED } else { 0 };

@@ -45,6 +45,7 @@ pub struct RuleHead {
 impl Head {
     /// Appends it to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(USUAL);
         out.extend(MAGIC);
         out.extend(self.version.to_le_bytes());
         out.extend(self.group.to_le_bytes());
@@ -180,6 +181,9 @@ pub(crate) fn look_of(request: &[u8]) -> Option<Vec<u8>> {
 /// Bytes of the revision of an entry, and of a rule before its longest wait.
 const REVISION: usize = 8;
 const RULE_HEAD: usize = 17;
+
+/// Bytes of a request with one rule of one quota.
+const USUAL: usize = 128;
 
 /// The offset of the flags of a request, and of the receipt in a request that settles a cost.
 const FLAGS: usize = 24;

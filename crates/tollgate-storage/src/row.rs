@@ -68,7 +68,7 @@ impl Counts {
             out.extend(mark.reset_at.as_nanos().to_le_bytes());
         }
         for kept in self.sets.iter().flat_map(|kept| kept.live(now)) {
-            out.extend_from_slice(&kept.parameters);
+            out.extend_from_slice(&kept.quotas.parameters);
             // States of one set are far below 4 GiB: at most 16 quotas of 8,200 bytes.
             out.extend(u32::try_from(kept.states.len()).unwrap_or(u32::MAX).to_le_bytes());
             out.extend_from_slice(&kept.states);

@@ -200,17 +200,17 @@ impl Counts {
 impl CountedSet {
     /// True when these quotas charged the rule, with no other quotas in between.
     fn is_of(&self, rule: &RequestRule<'_>) -> bool {
-        self.before.is_none() && self.parameters == rule.parameters
+        self.before.is_none() && self.quotas.parameters == rule.parameters
     }
 
     /// True when a quota stores held units, which every settlement ends.
     fn keeps_holds(&self) -> bool {
-        self.set.quotas().iter().any(|quota| quota.limiter().keeps_holds())
+        self.quotas.set.quotas().iter().any(|quota| quota.limiter().keeps_holds())
     }
 
     /// Debits `units` in each quota.
     pub(crate) fn debit(&mut self, units: u64, now: Timestamp) {
-        for quota in self.set.quotas() {
+        for quota in self.quotas.set.quotas() {
             if let Some(state) = quota.state_mut(&mut self.states) {
                 quota.limiter().debit(state, units, now);
             }

@@ -10,6 +10,7 @@ use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use crate::answer::text::Text;
 use crate::pipeline::in_flight::PLACE_LOOK;
+use crate::policy::field_template::{FieldTemplate, quoted, whole_seconds};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::settings::Response;
 use crate::spec::response::HeaderGeneration;
@@ -64,6 +65,12 @@ impl Reported<'_> {
     /// True when a penalty denies.
     pub(crate) fn is_in_penalty(&self) -> bool {
         self.decision.verdict == Verdict::Penalty
+    }
+
+    /// The member of `RateLimit-Policy`, where it is the usual one of its quota.
+    fn template(&self) -> Option<&FieldTemplate> {
+        let template = self.quota.template.as_deref().filter(|_| self.unit.is_none());
+        template.filter(|template| template.limit == self.decision.limit)
     }
 
     /// The window that was decided in: by a calendar months differ in length.
@@ -192,11 +199,21 @@ impl<'a> FieldWriter<'a> {
         let mut policy = Text::new();
         for reported in reported {
             if self.response.spec.policy {
-                self.push_policy(&reported, &pk, &mut policy);
+                begin_member(&mut policy);
+                match reported.template() {
+                    Some(template) => policy.push(&template.policy),
+                    None => push_policy(&reported, &mut policy),
+                }
+                self.push_partition_key(reported.partition, &pk, &mut policy);
             }
             begin_member(text);
-            push_quoted(&reported.quota.name, text);
-            text.push(";r=");
+            match &reported.quota.template {
+                Some(template) => text.push(&template.remaining),
+                None => {
+                    push_quoted(&reported.quota.name, text);
+                    text.push(";r=");
+                }
+            }
             text.push_number(available(&reported));
             let window = self.effective_window(&reported);
             if window > 0 && !reported.is_in_flight() {
@@ -212,22 +229,6 @@ impl<'a> FieldWriter<'a> {
             sink("ratelimit-policy", policy.as_str());
         }
         sink("ratelimit", text.as_str());
-    }
-
-    /// A member of `RateLimit-Policy`.
-    fn push_policy(self, reported: &Reported<'_>, pk: &impl Fn(usize) -> u64, text: &mut Text) {
-        begin_member(text);
-        push_quoted(&reported.quota.name, text);
-        text.push(";q=");
-        text.push_number(reported.decision.limit);
-        if let Some(unit) = reported.unit {
-            text.push(";qu=");
-            push_quoted(unit, text);
-        }
-        if !reported.is_in_flight() {
-            push_window(reported.window(), text);
-        }
-        self.push_partition_key(reported.partition, pk, text);
     }
 
     /// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
@@ -328,35 +329,30 @@ fn begin_member(text: &mut Text) {
     }
 }
 
-/// `;w=60`; left out when there is no window, and when it is not a whole number of seconds, because
-/// `w` is an Integer of seconds.
-fn push_window(window: Span, text: &mut Text) {
-    let secs = window.as_secs_ceil();
-    if Span::from_secs(secs) == window && secs > 0 {
-        text.push(";w=");
-        text.push_number(secs);
+/// A member of `RateLimit-Policy`, without the key.
+fn push_policy(reported: &Reported<'_>, text: &mut Text) {
+    push_quoted(&reported.quota.name, text);
+    text.push(";q=");
+    text.push_number(reported.decision.limit);
+    if let Some(unit) = reported.unit {
+        text.push(";qu=");
+        push_quoted(unit, text);
+    }
+    if !reported.is_in_flight() {
+        push_window(reported.window(), text);
     }
 }
 
-/// `name` as a structured-field String (RFC 9651, 3.3.3), which is also a JSON string: names are
-/// %x20-7E.
+/// `;w=60`, if there is one.
+fn push_window(window: Span, text: &mut Text) {
+    if let Some(seconds) = whole_seconds(window) {
+        text.push(";w=");
+        text.push_number(seconds);
+    }
+}
+
 fn push_quoted(name: &str, text: &mut Text) {
-    text.push("\"");
-    if !name.bytes().fold(false, |found, byte| found | matches!(byte, b'"' | b'\\')) {
-        text.push(name);
-        return text.push("\"");
-    }
-    for part in name.split_inclusive(['"', '\\']) {
-        match part.strip_suffix(['"', '\\']) {
-            Some(plain) => {
-                text.push(plain);
-                text.push("\\");
-                text.push(part.get(plain.len()..).unwrap_or_default());
-            }
-            None => text.push(part),
-        }
-    }
-    text.push("\"");
+    text.push(&quoted(name));
 }
 
 /// The limit, the remaining units and the reset, which is left out where no wait helps.

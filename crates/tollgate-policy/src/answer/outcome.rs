@@ -325,15 +325,13 @@ impl<'a> Outcome<'a> {
     }
 
     fn delay(&self) -> Option<Span> {
-        let enforced = self.plan.applied.iter().filter(|applied| applied.is_enforced());
-        let asked = enforced.filter(|applied| !applied.is_unasked());
-        let waits =
-            asked.flat_map(|applied| self.quotas_of(applied)).filter_map(|decision| match decision
-                .verdict
-            {
+        let enforced = self.plan.applied.iter().filter(|it| it.is_enforced() && !it.is_unasked());
+        let waits = enforced.flat_map(|applied| self.quotas_of(applied)).filter_map(|decision| {
+            match decision.verdict {
                 Verdict::Delay(wait) => Some(wait),
                 Verdict::Allow | Verdict::Deny | Verdict::Penalty => None,
-            });
+            }
+        });
         waits.max()
     }
 

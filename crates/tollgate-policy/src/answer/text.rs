@@ -3,7 +3,6 @@
 //! Invariant: the text that was written is read back whole, whatever its length; only text longer
 //! than [`INLINE`] bytes is allocated. It belongs to one call, so that a plan contains no buffer
 //! that two threads could write at once.
-//! threads could write at once.
 
 use alloc::string::String;
 
@@ -40,25 +39,28 @@ impl Text {
     }
 
     pub(crate) fn push(&mut self, more: &str) {
+        if self.push_inline(more.as_bytes()) {
+            return;
+        }
         if self.long.is_empty() {
-            if self.push_inline(more.as_bytes()) {
-                return;
-            }
-            let end = self.len.saturating_add(more.len());
-            let mut long = String::with_capacity(end.saturating_mul(2));
+            let len = self.len.saturating_add(more.len());
+            let mut long = String::with_capacity(len.saturating_mul(2));
             long.push_str(self.short());
             self.long = long;
         }
         self.long.push_str(more);
     }
 
-    /// Appends whole characters; false where they do not fit.
+    /// False when there is no room for these bytes, which are whole characters.
     fn push_inline(&mut self, more: &[u8]) -> bool {
         let end = self.len.saturating_add(more.len());
-        let Some(room) = self.inline.get_mut(self.len..end) else { return false };
-        room.copy_from_slice(more);
-        self.len = end;
-        true
+        let room = self.inline.get_mut(self.len..end).filter(|_| self.long.is_empty());
+        if let Some(room) = room {
+            room.copy_from_slice(more);
+            self.len = end;
+            return true;
+        }
+        false
     }
 
     /// Appends a number in decimal. Not with `core::fmt`, which takes several times as long: fields
@@ -76,7 +78,7 @@ impl Text {
             }
         }
         let digits = digits.get(first..).unwrap_or_default();
-        if !self.long.is_empty() || !self.push_inline(digits) {
+        if !self.push_inline(digits) {
             self.push(core::str::from_utf8(digits).unwrap_or_default());
         }
     }

@@ -214,6 +214,7 @@ impl KnownSet {
                 window: limiter.window(),
                 offset: quota.offset(),
                 limit_from: None,
+                template: None,
             }
         });
         QuotaSet {

@@ -21,6 +21,7 @@ pub(crate) mod deny;
 pub(crate) mod rule;
 pub(crate) mod group;
 pub(crate) mod quota;
+pub(crate) mod field_template;
 pub(crate) mod index;
 pub(crate) mod by_value;
 pub(crate) mod settings;

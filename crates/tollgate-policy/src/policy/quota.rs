@@ -5,10 +5,12 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tollgate_core::{Limiter, Span};
 
+use crate::policy::field_template::FieldTemplate;
 use crate::spec::limit_from::LimitFrom;
 use crate::spec::quota::QuotaSpec;
 use crate::stable_hash::stable_hash;
@@ -26,21 +28,24 @@ pub struct CompiledQuota {
     pub(crate) offset: usize,
     /// Where a request has its limit, if it brings one with it.
     pub(crate) limit_from: Option<Box<LimitFrom>>,
+    /// What its header fields always begin with; `None` for the quotas of a record.
+    pub(crate) template: Option<Arc<FieldTemplate>>,
 }
 
 impl CompiledQuota {
     /// The quota whose state begins at `offset` in its record.
     pub(crate) fn new(name: String, limiter: Limiter, offset: usize) -> Self {
         let (name_hash, window) = (stable_hash(&[name.as_bytes()]), limiter.window());
-        Self { name, name_hash, limiter, window, offset, limit_from: None }
+        Self { name, name_hash, limiter, window, offset, limit_from: None, template: None }
     }
 
     /// The quotas with their states one after the other.
     pub(crate) fn placed(quotas: impl IntoIterator<Item = QuotaSpec>) -> Vec<Self> {
         let mut offset = 0_usize;
         let place = |QuotaSpec { name, limiter, limit_from }| {
+            let template = FieldTemplate::new(&name, &limiter).map(Arc::new);
             let quota = Self::new(name, limiter, offset);
-            let quota = Self { limit_from: limit_from.map(Box::new), ..quota };
+            let quota = Self { limit_from: limit_from.map(Box::new), template, ..quota };
             offset = offset.saturating_add(limiter.state_len());
             quota
         };

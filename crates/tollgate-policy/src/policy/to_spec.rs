@@ -113,8 +113,15 @@ impl RecordSpec {
             fallback: _,
         } = set;
         let quota = |quota: &CompiledQuota| {
-            let CompiledQuota { name, name_hash: _, limiter, window: _, offset: _, limit_from } =
-                quota;
+            let CompiledQuota {
+                name,
+                name_hash: _,
+                limiter,
+                window: _,
+                offset: _,
+                limit_from,
+                template: _,
+            } = quota;
             let limit_from = limit_from.as_deref().cloned();
             QuotaSpec { name: name.clone(), limiter: *limiter, limit_from }
         };

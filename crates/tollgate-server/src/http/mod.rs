@@ -11,19 +11,22 @@ mod callers;
 pub(crate) mod endpoint;
 mod page;
 pub mod protocols;
+mod sending;
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tollgate_service::{
     Access, Api, ApiResponse, Call, HEALTH_PATH, check as service, health as reports, is_ours,
@@ -42,6 +45,7 @@ use crate::listen::peer::Peer;
 use crate::operate::admin::{self, Operators};
 
 pub use self::page::Page;
+pub(crate) use self::sending::response;
 
 /// The path of the nodes of a fleet.
 const LEASE_PATH: &str = "/lease";
@@ -190,7 +194,8 @@ impl Http {
             return answer;
         }
         if is_ours(path) {
-            return self.operate(head, target, body).await;
+            // Boxed: requests that are decided would move this future, which is longer than theirs.
+            return Box::pin(self.operate(head, target, body)).await;
         }
         let Some(endpoint) = Endpoint::of(path) else {
             let detail = "use POST /check, POST /check/settle, POST /check/renew, POST /check/done, \
@@ -252,7 +257,7 @@ impl Http {
         };
         let mut broken = None;
         let read = async |most| match self.read(body, most).await {
-            Ok(body) => Some(body),
+            Ok(body) => Some(body.into()),
             Err(NoBody::TooLong) => None,
             Err(why) => {
                 broken = Some(why);
@@ -265,7 +270,7 @@ impl Http {
     }
 
     /// The body, if it has at most `most` bytes and arrives within its time.
-    pub(crate) async fn read(&self, body: Incoming, most: usize) -> Result<Vec<u8>, NoBody> {
+    pub(crate) async fn read(&self, body: Incoming, most: usize) -> Result<Bytes, NoBody> {
         self.read_within(body, most, self.limits.body_timeout, Some(&self.unfinished)).await
     }
 
@@ -279,7 +284,7 @@ impl Http {
         body: Incoming,
         most: usize,
         time: Duration,
-    ) -> Result<Vec<u8>, NoBody> {
+    ) -> Result<Bytes, NoBody> {
         self.read_within(body, most, time, None).await
     }
 
@@ -289,30 +294,42 @@ impl Http {
         most: usize,
         time: Duration,
         places: Option<&Semaphore>,
-    ) -> Result<Vec<u8>, NoBody> {
+    ) -> Result<Bytes, NoBody> {
         let most_bytes = u64::try_from(most).unwrap_or(u64::MAX);
         if body.size_hint().lower() > most_bytes {
             return Err(NoBody::TooLong);
         }
         let mut read = pin!(Limited::new(body, most).collect());
-        let soon = time.min(UNFINISHED_AFTER);
-        let read = match tokio::time::timeout(soon, &mut read).await {
-            Ok(read) => read,
-            Err(_) => {
-                let place = places.map(|places| self.admit_to(places, || Some(None)));
-                let _place = place.map(|place| place.ok_or(NoBody::Overloaded)).transpose()?;
-                let rest = tokio::time::timeout(time.saturating_sub(soon), read).await;
-                rest.map_err(|_| {
-                    self.gate.traffic.timed_out.fetch_add(1, Ordering::Relaxed);
-                    NoBody::Late
-                })?
-            }
+        // A body that came with its head needs no timer.
+        let read = match poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await {
+            Poll::Ready(read) => read,
+            Poll::Pending => self.wait_for(read, time, places).await?,
         };
         match read {
-            Ok(body) => Ok(body.to_bytes().into()),
+            Ok(body) => Ok(body.to_bytes()),
             Err(why) if why.is::<LengthLimitError>() => Err(NoBody::TooLong),
             Err(_) => Err(NoBody::Broken),
         }
+    }
+
+    /// The result of a `read` that has not all of its body yet.
+    async fn wait_for<T>(
+        &self,
+        mut read: Pin<&mut impl Future<Output = T>>,
+        time: Duration,
+        places: Option<&Semaphore>,
+    ) -> Result<T, NoBody> {
+        let soon = time.min(UNFINISHED_AFTER);
+        if let Ok(read) = tokio::time::timeout(soon, &mut read).await {
+            return Ok(read);
+        }
+        let place = places.map(|places| self.admit_to(places, || Some(None)));
+        let _place = place.map(|place| place.ok_or(NoBody::Overloaded)).transpose()?;
+        let rest = tokio::time::timeout(time.saturating_sub(soon), read).await;
+        rest.map_err(|_| {
+            self.gate.traffic.timed_out.fetch_add(1, Ordering::Relaxed);
+            NoBody::Late
+        })
     }
 
     fn health(&self, method: &str, headers: &HeaderMap) -> ApiResponse {
@@ -365,30 +382,14 @@ impl NoBody {
 /// The value of a field; lines of one name joined by commas (RFC 9110, 5.3). Bytes that are not
 /// text are read as `?`, so that the value never equals a token.
 fn field(headers: &HeaderMap, name: &str) -> Option<String> {
-    let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-    lines.map(|line| String::from_utf8_lossy(line).replace('\u{fffd}', "?")).reduce(
-        |mut joined, line| {
-            joined.push_str(", ");
-            joined.push_str(&line);
-            joined
-        },
-    )
-}
-
-/// A response as it is sent.
-pub(crate) fn response(answer: ApiResponse, is_head: bool) -> Response<Body> {
-    let body = match (is_head, answer.body) {
-        (true, _) => Bytes::new(),
-        (false, std::borrow::Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),
-        (false, std::borrow::Cow::Owned(text)) => Bytes::from(text),
+    let lines = headers.get_all(name).iter();
+    let text = |line: &HeaderValue| match line.to_str() {
+        Ok(text) => text.to_owned(),
+        Err(_) => String::from_utf8_lossy(line.as_bytes()).replace('\u{fffd}', "?"),
     };
-    let mut response = Response::new(Body::whole(body));
-    *response.status_mut() =
-        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    for (name, value) in answer.fields.lines().lines().filter_map(|line| line.split_once(": ")) {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-            response.headers_mut().append(name, value);
-        }
-    }
-    response
+    lines.map(text).reduce(|mut joined, line| {
+        joined.push_str(", ");
+        joined.push_str(&line);
+        joined
+    })
 }

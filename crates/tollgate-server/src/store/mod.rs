@@ -14,6 +14,7 @@ mod folder;
 mod journal;
 pub mod memory;
 pub mod redis;
+mod row;
 mod rules;
 pub mod table;
 
@@ -63,7 +64,8 @@ impl Store {
     pub async fn ask(&self, name: &Name, ask: StoreRequest<'_>) -> Result<Vec<u8>, NoReply> {
         match self {
             Self::Memory(memory) => memory.ask(name, ask),
-            Self::Redis(redis) => redis.ask(name, ask).await,
+            // Boxed: a request to memory would move this future, which is far longer than its own.
+            Self::Redis(redis) => Box::pin(redis.ask(name, ask)).await,
         }
     }
 

@@ -1,4 +1,4 @@
-//! A bounded table in memory: the used quota of each key, as the bytes of its row.
+//! A bounded table in memory: the used quota of each key, as its row.
 //!
 //! Invariant: a decision is one step under one lock, at a time that is read under it, so no two
 //! requests are allowed for the same unit. The table never holds more keys than its places, nor
@@ -12,7 +12,6 @@
 //! The table is divided into shards with a lock each, which is held for about a microsecond and
 //! never across an await. Deliberately absent: durability; counts are lost with the process.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +21,7 @@ use tollgate_core::{ALLOWED_SKEW, Timestamp};
 use tollgate_storage::{Answered, Counts, WireError};
 
 use crate::store::request::Name;
+use crate::store::row::{Row, Shapes};
 
 /// Places in a bucket, and places for each key that the table is to hold: keys fall into buckets by
 /// chance, and with twice the room hardly one of a thousand finds its bucket full.
@@ -32,23 +32,17 @@ const ROOM: usize = 2;
 const SHARDS: usize = 256;
 
 /// Places that a bucket gets at a time.
-const WAYS_AT_ONCE: usize = 4;
+const WAYS_AT_ONCE: usize = 2;
 
-/// A key takes at least this: an entry and a block for the row of one quota. A table has no places
-/// for more keys than there can be bytes for, or its empty buckets would take these bytes.
-const LEAST_KEY: usize = 128;
+/// A key takes at least this. A table has no places for more keys than there can be bytes for, or
+/// its empty buckets would take these bytes.
+const LEAST_KEY: usize = size_of::<Entry>();
 
 /// The allocator's overhead for a block, and the multiple that it rounds the sum up to: glibc's
 /// malloc for 64 bits ("Overview of Malloc" in glibc's wiki). Others are not far from it.
 const BLOCK_HEAD: usize = 8;
 const BLOCK_ROUNDING: usize = 16;
 const LEAST_BLOCK: usize = 32;
-
-thread_local! {
-    /// The buffer for a row until it is known whether the row has the length of the previous one.
-    /// Not counted: at most the longest row of each thread.
-    static ROW: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
 
 /// Buckets that are searched for a key to evict when there is no room for bytes.
 const MAX_LOOKS: usize = 64;
@@ -78,6 +72,7 @@ pub struct Occupancy {
 pub struct Table {
     seed: [u8; 16],
     shards: Vec<Mutex<Shard>>,
+    shapes: Shapes,
     evicted: AtomicU64,
 }
 
@@ -95,7 +90,7 @@ struct Shard {
 struct Entry {
     fingerprint: u64,
     idle_at: Timestamp,
-    row: Box<[u8]>,
+    row: Row,
 }
 
 /// The time of a step, by the clock of the table, which never goes back, and by the clock that the
@@ -135,7 +130,7 @@ impl Table {
             Mutex::new(Shard { buckets, most_bytes, ..Shard::default() })
         };
         let shards = std::iter::repeat_with(shard).take(SHARDS).collect();
-        Self { seed, shards, evicted: AtomicU64::new(0) }
+        Self { seed, shards, shapes: Shapes::default(), evicted: AtomicU64::new(0) }
     }
 
     /// Takes one step with the used quota of the key of this name. `None` when its stored row could
@@ -160,7 +155,7 @@ impl Table {
         let mut counts = found.unwrap_or_else(|| Counts::begun_anew(now));
         let answered = if is_read { Some(step(&mut counts, now)?) } else { None };
         if answered.as_ref().is_none_or(|answered| answered.is_changed) {
-            let evicted = shard.put(place, &counts, times);
+            let evicted = shard.put(place, &mut counts, times, &self.shapes);
             drop(shard);
             if evicted > 0 {
                 self.evicted.fetch_add(evicted, Ordering::Relaxed);
@@ -183,6 +178,7 @@ impl Table {
     /// Forgets the idle keys of one shard, so that memory comes back after a flood; call it with
     /// ever greater numbers.
     pub fn sweep(&self, number: usize, now: Timestamp) {
+        self.shapes.forget_unused();
         let Some(mut shard) = self.shard(number) else { return };
         let shard = &mut *shard;
         for bucket in &mut shard.buckets {
@@ -258,16 +254,7 @@ impl Entry {
 
     /// The allocated bytes for it outside of its bucket.
     const fn bytes(&self) -> usize {
-        block(self.row.len())
-    }
-
-    /// Replaces the row, in place when it is as long as the previous one.
-    fn set_row(&mut self, row: &[u8]) {
-        if self.row.len() == row.len() {
-            self.row.copy_from_slice(row);
-        } else {
-            self.row = row.into();
-        }
+        block(self.row.allocated())
     }
 
     /// Its claim compared with others: the entry with the least claim is evicted. Idle entries have
@@ -276,7 +263,7 @@ impl Entry {
         if self.is_idle(now) {
             return None;
         }
-        let used = Counts::decode(&self.row).map_or(0, |counts| {
+        let used = self.row.counts().map_or(0, |counts| {
             // By the key's clock, which is as far from the table's as it was at the last write.
             let (by_key, by_table) = (counts.idle_at(), self.idle_at);
             let now = now.saturating_add(by_key.since(by_table));
@@ -293,64 +280,87 @@ impl Shard {
         Place { bucket: usize::try_from(bucket).unwrap_or(0), fingerprint }
     }
 
+    fn entry_mut(&mut self, place: Place) -> Option<&mut Entry> {
+        let bucket = self.buckets.get_mut(place.bucket)?;
+        bucket.iter_mut().find(|entry| entry.fingerprint == place.fingerprint)
+    }
+
     /// The used quota of the key there: empty when it is not there; `None` when it cannot be read.
     fn counts(&self, place: Place) -> Option<Counts> {
         let bucket = self.buckets.get(place.bucket)?;
         match bucket.iter().find(|entry| entry.fingerprint == place.fingerprint) {
-            Some(entry) => Counts::decode(&entry.row),
+            Some(entry) => entry.row.counts(),
             None => Some(Counts::default()),
         }
     }
 
     fn remove(&mut self, place: Place) {
-        let Some(bucket) = self.buckets.get_mut(place.bucket) else { return };
+        let Some(bucket) = self.buckets.get(place.bucket) else { return };
         if let Some(i) = bucket.iter().position(|entry| entry.fingerprint == place.fingerprint) {
-            self.bytes = self.bytes.saturating_sub(bucket.swap_remove(i).bytes());
-            self.keys = self.keys.saturating_sub(1);
+            self.take(place.bucket, i);
         }
+    }
+
+    /// Removes an entry, and unused places of its bucket if they are as many as it gets at a time:
+    /// most rows have no bytes outside of their place.
+    fn take(&mut self, bucket: usize, i: usize) {
+        let Some(bucket) = self.buckets.get_mut(bucket) else { return };
+        let places = places_of(bucket);
+        let bytes = bucket.swap_remove(i).bytes();
+        if bucket.capacity().saturating_sub(bucket.len()) >= WAYS_AT_ONCE {
+            bucket.shrink_to_fit();
+        }
+        let freed = places.saturating_sub(places_of(bucket)).saturating_add(bytes);
+        self.bytes = self.bytes.saturating_sub(freed);
+        self.keys = self.keys.saturating_sub(1);
     }
 
     /// Writes the used quota of the key; returns how many keys that were not idle were evicted for
     /// it.
-    fn put(&mut self, place: Place, counts: &Counts, times: Times) -> u64 {
+    fn put(&mut self, place: Place, counts: &mut Counts, times: Times, shapes: &Shapes) -> u64 {
         let Times { table: now, key: key_now } = times;
-        let mut row = ROW.take();
-        row.clear();
-        counts.encode(key_now, &mut row);
         // By the table's clock, which may differ from the one of the key.
         let idle_at = match key_now == now {
             true => counts.idle_at(),
             false => now.saturating_add(counts.idle_at().since(key_now)),
         };
-        let evicted = self.put_row(place, &row, idle_at, now);
-        ROW.set(row);
+        if let Some(entry) = self.entry_mut(place)
+            && entry.row.set_states(counts, key_now)
+        {
+            entry.idle_at = idle_at;
+            return 0;
+        }
+        let row = shapes.row(counts, key_now);
+        let evicted = self.put_row(place, row, idle_at, now);
         if self.bytes > self.most_bytes {
             return evicted.saturating_add(self.make_room(place, now));
         }
         evicted
     }
 
-    fn put_row(&mut self, place: Place, row: &[u8], idle_at: Timestamp, now: Timestamp) -> u64 {
-        let Some(bucket) = self.buckets.get_mut(place.bucket) else { return 0 };
-        if let Some(entry) = bucket.iter_mut().find(|it| it.fingerprint == place.fingerprint) {
-            self.bytes = self.bytes.saturating_sub(entry.bytes());
-            entry.set_row(row);
-            entry.idle_at = idle_at;
-            self.bytes = self.bytes.saturating_add(entry.bytes());
+    fn put_row(&mut self, place: Place, row: Row, idle_at: Timestamp, now: Timestamp) -> u64 {
+        let new = Entry { fingerprint: place.fingerprint, idle_at, row };
+        let bytes = new.bytes();
+        if let Some(entry) = self.entry_mut(place) {
+            let before = std::mem::replace(entry, new);
+            self.bytes = self.bytes.saturating_sub(before.bytes()).saturating_add(bytes);
             return 0;
         }
-        let is_full = bucket.len() >= WAYS;
+        let Some(bucket) = self.buckets.get_mut(place.bucket) else { return 0 };
+        // No room for more places: a new key takes that of another one, and no block is moved.
+        let grown = self.bytes.saturating_add(block(WAYS_AT_ONCE.saturating_mul(LEAST_KEY)));
+        let has_no_room = !bucket.is_empty() && grown > self.most_bytes;
+        let is_full = bucket.len() >= WAYS || (bucket.len() == bucket.capacity() && has_no_room);
         let evicted = if is_full { self.evict(place.bucket, None, now).unwrap_or(0) } else { 0 };
         let Some(bucket) = self.buckets.get_mut(place.bucket) else { return evicted };
-        let entry = Entry { fingerprint: place.fingerprint, idle_at, row: row.into() };
         let places = places_of(bucket);
         if bucket.len() == bucket.capacity() {
             bucket.reserve_exact(WAYS_AT_ONCE);
         }
         let grown = places_of(bucket).saturating_sub(places);
-        self.bytes = self.bytes.saturating_add(grown).saturating_add(entry.bytes());
+        self.bytes = self.bytes.saturating_add(grown).saturating_add(bytes);
         self.keys = self.keys.saturating_add(1);
-        bucket.push(entry);
+        bucket.push(new);
         evicted
     }
 
@@ -379,12 +389,11 @@ impl Shard {
     /// Evicts the key with the least claim, but not `kept`: 1 if it was not idle; `None` when there
     /// is no key.
     fn evict(&mut self, bucket: usize, kept: Option<u64>, now: Timestamp) -> Option<u64> {
-        let entries = self.buckets.get_mut(bucket)?;
+        let entries = self.buckets.get(bucket)?;
         let others = entries.iter().enumerate().filter(|(_, it)| Some(it.fingerprint) != kept);
         let claims = others.map(|(i, entry)| (entry.claim(now), i));
         let (claim, i) = claims.min()?;
-        self.bytes = self.bytes.saturating_sub(entries.swap_remove(i).bytes());
-        self.keys = self.keys.saturating_sub(1);
+        self.take(bucket, i);
         Some(u64::from(claim.is_some()))
     }
 }

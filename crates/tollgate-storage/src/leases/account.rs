@@ -75,8 +75,8 @@ impl CountedSet {
         if out == 0 {
             return;
         }
-        let Self { set, states, leases, .. } = self;
-        each(set.quotas(), states, decisions, |limiter, state, decision| {
+        let Self { quotas, states, leases, .. } = self;
+        each(quotas.set.quotas(), states, decisions, |limiter, state, decision| {
             if !decision.is_admitted() {
                 decision.remaining = limiter.peek(state, now, 0).remaining;
                 decision.retry_after = leases.soonest(limiter, state, now, cost);
@@ -111,7 +111,8 @@ impl CountedSet {
             let state = quota.state(&self.states);
             state.is_some_and(|state| quota.limiter().peek(state, now, cost).is_admitted())
         };
-        if cost == 0 || self.leases.awaited.is_some() || !self.set.quotas().iter().all(fits) {
+        if cost == 0 || self.leases.awaited.is_some() || !self.quotas.set.quotas().iter().all(fits)
+        {
             return false;
         }
         self.leases.awaited = Some(Awaited { cost, until: last.ends_at });
@@ -175,7 +176,7 @@ impl CountedSet {
             return Ok((lease.units, lease.life));
         }
         let is_queue = |it: &StoredQuota| it.limiter().algorithm() == Algorithm::LeakyQueue;
-        if self.set.quotas().iter().any(is_queue) {
+        if self.quotas.set.quotas().iter().any(is_queue) {
             return Err(NoLease::Unleasable);
         }
         if self.is_of_another_clock(now) {
@@ -207,7 +208,7 @@ impl CountedSet {
             numerator.saturating_mul(2).checked_div(denominator).unwrap_or(0)
         };
         let half = left.checked_div(nodes.saturating_mul(2)).unwrap_or(0);
-        let limiters = || self.set.quotas().iter().map(StoredQuota::limiter);
+        let limiters = || self.quotas.set.quotas().iter().map(StoredQuota::limiter);
         if !limiters().all(may_be_paced) {
             return half;
         }
@@ -230,7 +231,7 @@ impl CountedSet {
         let mut states = self.states.clone();
         for lease in &self.leases.all {
             let at = lease.ends_at.max(self.leases.since);
-            charge_each(self.set.quotas(), &mut states, lease.out(), at);
+            charge_each(self.quotas.set.quotas(), &mut states, lease.out(), at);
         }
         states
     }
@@ -238,7 +239,7 @@ impl CountedSet {
     /// The states with all units that are out charged now: the usage reported to an operator.
     pub(crate) fn states_with_leases(&self, now: Timestamp) -> Vec<u8> {
         let mut states = self.states.clone();
-        charge_each(self.set.quotas(), &mut states, self.leases.out(), now);
+        charge_each(self.quotas.set.quotas(), &mut states, self.leases.out(), now);
         states
     }
 
@@ -248,7 +249,7 @@ impl CountedSet {
             let state = quota.state(&self.states)?;
             Some(quota.limiter().peek(state, now, 0).remaining)
         };
-        let least = self.set.quotas().iter().filter_map(left).min().unwrap_or(0);
+        let least = self.quotas.set.quotas().iter().filter_map(left).min().unwrap_or(0);
         let is_mutated = mutation::is(Mutation::LeasesOut);
         least.saturating_sub(if is_mutated { 0 } else { self.leases.out() })
     }
@@ -261,7 +262,7 @@ impl CountedSet {
             let state = quota.state(&self.states);
             state.is_some_and(|state| peek(state, 0).saturating_sub(1) != peek(state, 1))
         };
-        self.set.quotas().iter().any(is_foreign) && !mutation::is(Mutation::LeasesForeign)
+        self.quotas.set.quotas().iter().any(is_foreign) && !mutation::is(Mutation::LeasesForeign)
     }
 
     fn out_for_direct(&self) -> u64 {
@@ -269,7 +270,7 @@ impl CountedSet {
     }
 
     fn charge_out(&mut self, units: u64, at: Timestamp) {
-        charge_each(self.set.quotas(), &mut self.states, units, at);
+        charge_each(self.quotas.set.quotas(), &mut self.states, units, at);
     }
 
     /// Subtracts the units that are out from the remaining units of the decisions that `which`
@@ -280,11 +281,11 @@ impl CountedSet {
         now: Timestamp,
         which: impl Fn(&Decision) -> bool,
     ) {
-        let Self { set, states, leases, .. } = self;
+        let Self { quotas, states, leases, .. } = self;
         if leases.all.is_empty() {
             return;
         }
-        each(set.quotas(), states, decisions, |limiter, state, decision| {
+        each(quotas.set.quotas(), states, decisions, |limiter, state, decision| {
             if which(decision) {
                 leases.reserve(decision, limiter, state, now);
             }

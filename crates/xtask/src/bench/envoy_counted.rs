@@ -256,12 +256,11 @@ fn start(workspace: &Workspace, folder: &Path, config: &Value) -> Result<Running
     children::spawn(&mut command, Stop::Group)
 }
 
-fn connected(port: u16) -> Result<Connection> {
+pub(super) fn connected(port: u16) -> Result<Connection> {
     let open = || Ok(Connection::open(port, PATIENCE).ok());
     until(PATIENCE, Duration::from_millis(200), open)?.ok_or_else(|| {
-        let what = "Envoy does not start under callgrind";
-        let why = "it takes no connection";
-        Problem::new(what, why, "see target/tollgate/run/callgrind/envoy.log")
+        let what = "the server does not start under callgrind";
+        Problem::new(what, "it takes no connection", "see its log in target/tollgate/run")
     })
 }
 
@@ -291,7 +290,7 @@ fn ask(clients: &mut [Connection], row: &Row, turns: usize) -> Result<()> {
 }
 
 /// Instructions since the last dump.
-fn dump(envoy: &Running, folder: &Path) -> Result<f64> {
+pub(super) fn dump(envoy: &Running, folder: &Path) -> Result<f64> {
     let before = dumps(folder);
     let mut control = Command::new("callgrind_control");
     run::output(control.args(["--dump", &envoy.pid().to_string()]), "see valgrind's log")?;

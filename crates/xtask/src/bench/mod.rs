@@ -23,6 +23,7 @@ mod policy;
 mod reload;
 mod replay;
 mod request_files;
+mod server;
 mod start;
 mod worker;
 mod worker_start;
@@ -60,12 +61,18 @@ const COUNTED: Part = Part {
     check: Some(|workspace, _| decisions::check(workspace)),
 };
 
-pub const ALL: [Part; 12] = [
+pub const ALL: [Part; 13] = [
     COUNTED,
     Part {
         name: "policy",
         measure: |workspace, options| policy::measure(workspace, options.effort),
         check: Some(|workspace, _| policy::check(workspace)),
+        ..COUNTED
+    },
+    Part {
+        name: "server",
+        measure: |workspace, _| server::measure(workspace),
+        check: Some(|workspace, _| server::check(workspace)),
         ..COUNTED
     },
     Part {
@@ -164,7 +171,8 @@ pub fn bench(workspace: &Workspace, options: &Options) -> Result<()> {
         _ => options.parts.iter().filter_map(named).collect(),
     };
     if options.check && parts.iter().any(|part| part.check.is_none()) {
-        let why = "only core, policy, envoy and module have ceilings, and accuracy a document";
+        let why =
+            "only core, policy, server, envoy and module have ceilings, and accuracy a document";
         return Err(Problem::new("cannot check", why, "cargo xtask bench core policy --check"));
     }
     let needs: Vec<&Tool> = parts.iter().flat_map(|part| part.needs).copied().collect();

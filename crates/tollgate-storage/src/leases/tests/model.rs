@@ -598,7 +598,7 @@ impl World {
             let later = soon.saturating_add(Span::from_nanos(more));
             let (before, after) = (kept.left(soon), kept.left(later));
             if after < before {
-                return Err(format!("{before} left, {after} later: {:?}", kept.set));
+                return Err(format!("{before} left, {after} later: {:?}", kept.quotas.set));
             }
         }
         Ok(())
