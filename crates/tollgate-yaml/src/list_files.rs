@@ -203,13 +203,18 @@ pub fn read_beside(policy: &Path, name: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_policy::Surface;
+    use tollgate_core::Timestamp;
+    use tollgate_language::DescribedRequest;
+    use tollgate_policy::{Disposition, Plan, Policy, Surface};
+    use tollgate_test_support::Random;
 
     use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::{MAX_BYTES, OUTSIDE, read_beside};
     use crate::{Document, Language};
+
+    const ROUNDS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 
     const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "deny": true, "when": {
         "client_cidrs": ["192.0.2.1", {"file": "a.txt"}, "x", {"file": "lists/b.txt"}],
@@ -316,5 +321,149 @@ mod tests {
         assert!(json.contains("1e3,") && json.contains("10000000000000000001,"), "{json}");
         let no_json = r#"{"a": [{"file": "a.txt"}"#;
         assert_eq!(taken(no_json, Language::Json).unwrap().json, no_json, "left for the compiler");
+    }
+
+    /// The values of a file by another way: one character after the other.
+    fn naive_values(text: &str) -> Vec<(usize, String)> {
+        let (mut all, mut line, mut value, mut is_comment) =
+            (Vec::new(), 1_usize, String::new(), false);
+        for character in text.trim_start_matches('\u{feff}').chars().chain(['\n']) {
+            match character {
+                '\n' => {
+                    let found = value.trim().to_owned();
+                    all.extend((!found.is_empty()).then_some((line, found)));
+                    (line, is_comment) = (line.saturating_add(1), false);
+                    value.clear();
+                }
+                '#' if value.chars().last().is_none_or(char::is_whitespace) => is_comment = true,
+                _ if is_comment => {}
+                other => value.push(other),
+            }
+        }
+        all
+    }
+
+    /// A list of networks as anything may write it.
+    fn list(random: &mut Random) -> String {
+        const PIECES: [&str; 30] = [
+            "192.0.2.1",
+            "192.0.2.0/24",
+            "2001:db8::/32",
+            "::",
+            "0.0.0.0/0",
+            "/",
+            "/33",
+            "/129",
+            "300.0.0.1",
+            "1.2.3",
+            "::ffff:192.0.2.1",
+            "#",
+            " #",
+            "#a",
+            " ",
+            "\t",
+            "\u{a0}",
+            "\u{2028}",
+            "\r",
+            "\r\n",
+            "\n",
+            "\n",
+            "\n",
+            "\n\n",
+            "\0",
+            "\u{202e}",
+            "\u{feff}",
+            "\"",
+            "\\u0031",
+            "{",
+        ];
+        (0..random.index(40)).map(|_| *random.pick(&PIECES)).collect()
+    }
+
+    // Guards: a line that denies other networks than those it shows, or is reported as another one;
+    // a panic, and a message that a terminal obeys.
+    #[test]
+    fn any_text_is_networks_or_refused_with_its_lines() {
+        let mut random = Random::new(0x115);
+        let (mut compiled, mut refused) = (0, 0);
+        for round in 0..ROUNDS {
+            let mut text = list(&mut random);
+            if random.chance(50) {
+                let whole = ["192.0.2.1\n", "198.51.100.0/24 # why\n", "\n", "2001:db8::/48\r\n"];
+                text = (0..random.index(9)).map(|_| *random.pick(&whole)).collect();
+            }
+            let document = r#"{"version": 1, "rules": [{"name": "a", "deny": true, "when": {
+                "client_cidrs": ["203.0.113.7", {"file": "list"}]}}]}"#;
+            let document = Document::read(document.into(), Language::Json).unwrap();
+            let values = naive_values(&text);
+            let document = match document.take_files(|_| Ok(text.clone())) {
+                Ok(document) => document,
+                Err(fault) => {
+                    assert!(values.is_empty(), "{text:?}: {}", fault.message);
+                    assert!(fault.message.contains("has no value"), "{}", fault.message);
+                    continue;
+                }
+            };
+            let json: serde_json::Value = serde_json::from_str(&document.json).unwrap();
+            let taken = json["rules"][0]["when"]["client_cidrs"].as_array().unwrap();
+            let expected: Vec<&str> = values.iter().map(|(_, value)| value.as_str()).collect();
+            assert_eq!(
+                taken[1..].iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>(),
+                expected
+            );
+            match tollgate_language::compile(&document.json, Surface::Server) {
+                Ok(policy) => {
+                    compiled += 1;
+                    denies_what_it_shows(&policy, &expected);
+                }
+                Err(problems) => {
+                    refused += 1;
+                    let words = document.located(problems, Surface::Server).to_string();
+                    for line in words.lines() {
+                        let at = line.split_once("list, line ").expect(&words).1;
+                        let at: usize = at.split(':').next().unwrap().parse().expect(&words);
+                        assert!(values.iter().any(|(line, _)| *line == at), "{words} of {text:?}");
+                    }
+                    let is_shown = |it: char| it == '\n' || !it.is_control() && it != '\u{202e}';
+                    assert!(words.chars().all(is_shown), "round {round}: {words:?}");
+                }
+            }
+        }
+        assert!(compiled > ROUNDS / 10 && refused > ROUNDS / 10, "{compiled}, {refused}");
+    }
+
+    /// Asks the policy about the first and last address of each network, and their neighbours.
+    fn denies_what_it_shows(policy: &Policy, shown: &[&str]) {
+        let networks: Vec<(u128, u128)> = shown.iter().chain(&["203.0.113.7"]).map(span).collect();
+        for asked in networks
+            .iter()
+            .flat_map(|(first, last)| [*first, *last, first.wrapping_sub(1), last.wrapping_add(1)])
+        {
+            let address = std::net::Ipv6Addr::from(asked).to_canonical();
+            let is_shown = networks.iter().any(|(first, last)| (*first..=*last).contains(&asked));
+            let request = format!(
+                r#"{{"method": "GET", "path": "/", "headers": {{}}, "client_ip": "{address}"}}"#
+            );
+            let request = DescribedRequest::parse(request.as_bytes()).unwrap();
+            let mut plan = Plan::new();
+            policy.plan(&request, &mut plan);
+            plan.decide(policy, Timestamp::from_millis(1));
+            let is_denied = plan.outcome(policy).disposition() != Disposition::Allow;
+            assert_eq!(is_denied, is_shown, "{address} of {shown:?}");
+        }
+    }
+
+    /// The first and last address of a network, those of IPv4 as they are mapped.
+    fn span(network: &&str) -> (u128, u128) {
+        let (address, prefix) =
+            network.split_once('/').map_or((*network, None), |(a, p)| (a, Some(p)));
+        let address: std::net::IpAddr = address.parse().unwrap();
+        let (bits, missing) = match address {
+            std::net::IpAddr::V4(it) => (u128::from(it.to_ipv6_mapped()), 96_u32),
+            std::net::IpAddr::V6(it) => (u128::from(it), 0),
+        };
+        let prefix: u32 = prefix.map_or(128, |it| missing.saturating_add(it.parse().unwrap()));
+        let rest = u128::MAX.checked_shr(prefix).unwrap_or(0);
+        (bits & !rest, bits | rest)
     }
 }
