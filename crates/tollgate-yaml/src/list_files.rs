@@ -325,13 +325,14 @@ mod tests {
 
     /// The values of a file by another way: one character after the other.
     fn naive_values(text: &str) -> Vec<(usize, String)> {
-        let (mut all, mut line, mut value, mut is_comment) = (Vec::new(), 1, String::new(), false);
+        let (mut all, mut line, mut value, mut is_comment) =
+            (Vec::new(), 1_usize, String::new(), false);
         for character in text.trim_start_matches('\u{feff}').chars().chain(['\n']) {
             match character {
                 '\n' => {
                     let found = value.trim().to_owned();
                     all.extend((!found.is_empty()).then_some((line, found)));
-                    (line, is_comment) = (line + 1, false);
+                    (line, is_comment) = (line.saturating_add(1), false);
                     value.clear();
                 }
                 '#' if value.chars().last().is_none_or(char::is_whitespace) => is_comment = true,
@@ -458,10 +459,10 @@ mod tests {
             network.split_once('/').map_or((*network, None), |(a, p)| (a, Some(p)));
         let address: std::net::IpAddr = address.parse().unwrap();
         let (bits, missing) = match address {
-            std::net::IpAddr::V4(it) => (u128::from(it.to_ipv6_mapped()), 96),
+            std::net::IpAddr::V4(it) => (u128::from(it.to_ipv6_mapped()), 96_u32),
             std::net::IpAddr::V6(it) => (u128::from(it), 0),
         };
-        let prefix: u32 = prefix.map_or(128, |it| it.parse::<u32>().unwrap() + missing);
+        let prefix: u32 = prefix.map_or(128, |it| missing.saturating_add(it.parse().unwrap()));
         let rest = u128::MAX.checked_shr(prefix).unwrap_or(0);
         (bits & !rest, bits | rest)
     }

@@ -42,7 +42,7 @@ use Growth::{ByNumber, Hardly};
 const RULES: &str = "lookup";
 const ENTRIES: &str = "entries";
 const KINDS: [Kind; 17] = [
-    Kind(RULES, "paths", "rules by an exact path", [1_345.0, 1_360.0], Hardly),
+    Kind(RULES, "paths", "rules by an exact path", [1_300.0, 1_315.0], Hardly),
     Kind(RULES, "prefixes", "rules by a path prefix", [1_490.0, 1_520.0], Hardly),
     Kind(RULES, "hosts", "rules by a host", [1_610.0, 1_580.0], Hardly),
     Kind(ENTRIES, "headers", "rules by a header", [1_540.0, 1_960.0], Hardly),
