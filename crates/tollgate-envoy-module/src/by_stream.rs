@@ -1,9 +1,8 @@
 //! Values of streams, found by the numbers that this crate gives them: the lower bits of a number
 //! are a place in an array.
 //!
-//! Invariant: no two streams that live have one number, none is 0, and a place has another number
-//! each time it is used, so a number that was kept for too long finds nothing. Not here: what a
-//! value is.
+//! Invariant: no two streams that live have one number, none is 0, and a place has 512 numbers in
+//! turn, so a number that was kept for too long finds nothing. Not here: what a value is.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;

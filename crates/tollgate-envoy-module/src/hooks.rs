@@ -79,16 +79,16 @@ pub(crate) fn on_configuration_end(number: usize) {
     Configuration::end(number);
 }
 
-/// A stream begins; returns its id.
+/// A stream begins; returns its id, and 0 when its thread is ending or has too many.
 pub(crate) fn on_stream(configuration: usize, stream: Stream) -> u32 {
     let id = worker::with(|worker| worker.admit(configuration, stream)).flatten();
     if let Some(id) = id {
         guarded(Panicked::GoesOn, |worker| worker.begin(id, configuration));
     }
-    id.unwrap_or(NONE)
+    id.unwrap_or_default()
 }
 
-/// The id of a stream that has no filter, because its thread is ending or has too many.
+/// No stream has this id.
 const NONE: u32 = u32::MAX;
 
 /// Decides a request; returns the ABI's number for what becomes of it.

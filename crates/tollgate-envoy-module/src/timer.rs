@@ -44,22 +44,25 @@ pub(crate) fn unregister(worker: u64) {
     wakes().by_worker.retain(|wake| wake.worker != worker);
 }
 
-/// Wakes this worker once at `at`, or never; nothing happens without a handle.
-pub(crate) fn wake_at(worker: u64, at: Option<Instant>) {
+/// Wakes this worker once at `at`, or never; nothing happens without a handle. False when there is
+/// no thread for it, so it has to be asked again.
+pub(crate) fn wake_at(worker: u64, at: Option<Instant>) -> bool {
     let mut wakes = wakes();
-    let Some(wake) = wakes.by_worker.iter_mut().find(|it| it.worker == worker) else { return };
+    let Some(wake) = wakes.by_worker.iter_mut().find(|it| it.worker == worker) else {
+        return true;
+    };
     if wake.at == at {
-        return;
+        return true;
     }
     wake.at = at;
-    let Some(at) = at else { return };
+    let Some(at) = at else { return true };
     if wakes.alarm.is_none() {
         match start() {
             Ok(alarm) => wakes.alarm = Some(alarm),
             Err(error) => {
-                // So that the next call tries again.
                 wakes.by_worker.iter_mut().for_each(|wake| wake.at = None);
-                return log(Level::Error, &format!("tollgate: there is no timer: {error}"));
+                log(Level::Error, &format!("tollgate: there is no timer: {error}"));
+                return false;
             }
         }
     }
@@ -69,6 +72,7 @@ pub(crate) fn wake_at(worker: u64, at: Option<Instant>) {
         // A full buffer wakes the thread as well.
         let _ = alarm.write(&[0]);
     }
+    true
 }
 
 fn wakes() -> MutexGuard<'static, Wakes> {

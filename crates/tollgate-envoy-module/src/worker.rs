@@ -334,9 +334,8 @@ impl Worker {
             self.carrier.set(Some(id));
             timer::register(self.number, stream.scheduler());
         }
-        if self.carrier.get().is_some() {
-            timer::wake_at(self.number, at);
-        }
-        self.context.is_armed.set(true);
+        // Without a thread the next hook tries again.
+        let is_armed = self.carrier.get().is_none() || timer::wake_at(self.number, at);
+        self.context.is_armed.set(is_armed);
     }
 }

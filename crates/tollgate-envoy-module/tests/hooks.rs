@@ -145,7 +145,7 @@ fn what_envoy_does_not_show_is_refused_by_name() {
     refused(
         r#"{"version": 1, "jwt": {"metadata": "payload"}, "rules": [{"name": "r",
             "key": [{"jwt_claim": "sub"}], "quotas": [{"limit": 1, "window": "1s"}]}]}"#,
-        "rules[0].the claim \"sub\": Envoy does not give",
+        "rules[0]: reads the claim \"sub\", which Envoy does not show",
     );
     refused(
         r#"{"version": 1, "rules": [{"name": "r", "key": [{"metadata": ["a", "b"]}],

@@ -1,8 +1,9 @@
 //! Header lines that Envoy has lent to this thread: pointers into its own strings, which a hook
 //! looks up several times and Envoy lists once.
 //!
-//! Invariant: lines are only read before the loan ends. It ends with the hook, and with each call
-//! that can make Envoy change headers or run other hooks; both call [`end`]. The lines are read
+//! Invariant: lines are only read before the loan ends. It ends when another hook begins, and with
+//! each call that can make Envoy change headers or run other hooks, before and after these; all
+//! call [`end`]. The lines are read
 //! inside [`with`], where nothing else is called. Not here: what the lines mean.
 #![allow(unsafe_code, reason = "reads memory of another program")]
 

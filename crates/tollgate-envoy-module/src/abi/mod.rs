@@ -163,6 +163,7 @@ impl Stream {
                 Buffer::of(details.as_bytes()),
             );
         }
+        lent::end(); // of hooks inside
     }
 
     /// Responds with these headers alone, `:status` among them; otherwise as [`Stream::respond`].
@@ -178,6 +179,7 @@ impl Stream {
                 true,
             );
         }
+        lent::end();
     }
 
     /// Lets a stopped request continue. Envoy may call hooks of this stream before this returns.
@@ -185,6 +187,7 @@ impl Stream {
         lent::end();
         // SAFETY: the stream lives.
         unsafe { imports::envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) };
+        lent::end();
     }
 
     /// A value that is text.

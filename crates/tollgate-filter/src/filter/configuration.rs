@@ -32,9 +32,10 @@ impl<H: Proxy> Filter<H> {
     /// Puts the policy of a configuration in force for a root.
     ///
     /// # Errors
-    /// Every problem, one line each; none for an unknown root.
+    /// Every problem, one line each.
     pub fn configure(&self, id: u32, configuration: &[u8]) -> Result<(), Vec<String>> {
-        let root = self.root(id).ok_or_else(Vec::new)?;
+        let unknown = || vec!["there is no root context with this number".to_owned()];
+        let root = self.root(id).ok_or_else(unknown)?;
         let (policy, follower) = self.configured(&root, configuration)?;
         let before = root.follower();
         let plugin = policy.config.plugin.clone();

@@ -15,8 +15,8 @@ use tollgate_storage::{Counts, RowShape};
 /// numbers, and of three `gcra` quotas.
 const INLINE: usize = 24;
 
-/// The most shapes: one for each group of rules and version of the policy, and one for each
-/// combination of quotas that tenants have of their own.
+/// The most shapes: for each group of rules and version of the policy one for each set of rules
+/// that count for a key, in the order of their first use, and the same for tenants' own quotas.
 const MAX_SHAPES: usize = 1024;
 
 /// A row.
