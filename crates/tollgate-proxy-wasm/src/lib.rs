@@ -18,8 +18,8 @@
 //! ```
 //!
 //! All host calls of the limiter are imports of the proxy-wasm ABI and not the SDK's functions,
-//! which panic on a header that is not UTF-8. So no call of the limiter traps; the SDK's dispatcher,
-//! which calls your filter, does for a context that it does not know: set
+//! which panic on a header that is not UTF-8. So no call of the limiter traps; the SDK's
+//! dispatcher, which calls your filter, does for a context that it does not know: set
 //! `failure_policy: FAIL_RELOAD`. No version of the SDK is required: 0.2.1 and later have this ABI.
 //!
 //! Three things are refused by [`Limiter::configure`], with the reason: policies in which requests
