@@ -2,7 +2,7 @@
 //! `proxy-wasm`): one module limits and does your work, with one virtual machine and one pair of
 //! calls per request.
 //!
-//! Each `RootContext` has a [`Limiter`], each `HttpContext` a [`Request`]. They are called from the
+//! Each `RootContext` has a `Limiter`, each `HttpContext` a `Request`. They are called from the
 //! SDK's callbacks of the same names; `examples/proxy-wasm-filter` is a whole filter. Decisions,
 //! response fields, metrics and access-log fields are those of `tollgate-envoy.wasm`, and counts
 //! are exact over all workers of an Envoy.
@@ -22,7 +22,7 @@
 //! dispatcher, which calls your filter, does for a context that it does not know: set
 //! `failure_policy: FAIL_RELOAD`. No version of the SDK is required: 0.2.1 and later have this ABI.
 //!
-//! Three things are refused by [`Limiter::configure`], with the reason: policies in which requests
+//! Three things are refused by `Limiter::configure`, with the reason: policies in which requests
 //! wait, calls to clusters (`"scope": "fleet"`, `policy_from`), and costs in the bodies of
 //! responses. The module `tollgate-envoy.wasm`, or `tollgate-envoy-full.wasm`, does all of it.
 //!

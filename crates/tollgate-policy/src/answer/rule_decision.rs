@@ -37,7 +37,7 @@ pub struct RuleDecision<'a> {
     /// True when a denial by the rule stops the request: it is enforced for this key, and does more
     /// than mark.
     pub is_binding: bool,
-    /// The index of the partition that it counts in, in the [`Plan`](crate::Plan); `None` when the
+    /// The index of the partition that it counts in, in the [`Plan`]; `None` when the
     /// request has no such key.
     pub partition: Option<usize>,
     /// The priority of the tenant's entry that chose these quotas, its own or a tier's; `None`
