@@ -98,7 +98,7 @@ impl<'c> Player<'c> {
         let headers = headers(&event.request);
         let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         // Time has passed since the last request: the timer has fired.
-        assert!(filter.tick(now).is_empty(), "nobody waits");
+        assert!(filter.tick(now).is_empty(), "no request waits");
         let ((id, mut answer), mut waits_ms) = (filter.begin(now, &pairs), vec![]);
         let mut waits = expected.seen.waits_ms.iter();
         while let Answer::Held(id) = answer {

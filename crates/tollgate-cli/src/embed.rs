@@ -107,8 +107,8 @@ fn of_module(needs: &str, name: &str, module: &str) -> String {
     )
 }
 
-/// The lines of an `Any` with the YAML as it is written; `None` where Envoy would read
-/// something else from it.
+/// The lines of an `Any` with the YAML as it is written; `None` where Envoy would read something
+/// else from it.
 fn as_struct(yaml: &str, document: &Document) -> Option<Vec<String>> {
     let text = yaml.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     if text.chars().any(is_special) {

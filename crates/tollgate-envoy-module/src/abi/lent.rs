@@ -3,8 +3,8 @@
 //!
 //! Invariant: lines are only read before the loan ends. It ends when another hook begins, and with
 //! each call that can make Envoy change headers or run other hooks, before and after these; all
-//! call [`end`]. The lines are read
-//! inside [`with`], where nothing else is called. Not here: what the lines mean.
+//! call [`end`]. The lines are read inside [`with`], where nothing else is called. Not here: what
+//! the lines mean.
 #![allow(unsafe_code, reason = "reads memory of another program")]
 
 use core::ffi::c_void;
