@@ -75,7 +75,7 @@ fn of_wasm(needs: &str, name: &str, vm_id: &str, wasm: &str) -> String {
         "\
 {needs}- name: {name}
   typed_config:
-    \"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
+    \"@type\": type.googleapis.com/{}
     config:
       name: {name}
       # If the module ever crashes, start it again; the counts are outside of it and survive.
@@ -86,7 +86,8 @@ fn of_wasm(needs: &str, name: &str, vm_id: &str, wasm: &str) -> String {
         runtime: envoy.wasm.runtime.v8
         code:
           local: {{ filename: {wasm} }}
-"
+",
+        Host::Wasm.message()
     )
 }
 
@@ -96,14 +97,15 @@ fn of_module(needs: &str, name: &str, module: &str) -> String {
         "\
 {needs}- name: {name}
   typed_config:
-    \"@type\": type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter
+    \"@type\": type.googleapis.com/{}
     dynamic_module_config:
       module: {{ local: {{ filename: {module} }} }}
       # Metrics have the names of the wasm module's.
       metrics_namespace: wasmcustom
     # Counts are shared by all filters of this name.
     filter_name: {name}
-"
+",
+        Host::DynamicModule.message()
     )
 }
 
@@ -121,8 +123,8 @@ fn as_struct(yaml: &str, document: &Document) -> Option<Vec<String>> {
     lines.extend(
         indented(&policy.map(str::to_owned).collect::<Vec<_>>(), 4).lines().map(str::to_owned),
     );
-    let around = "\"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n\
-                  config:\n  name: tollgate\n";
+    let message = Host::Wasm.message();
+    let around = format!("\"@type\": type.googleapis.com/{message}\nconfig:\n  name: tollgate\n");
     let field = indented(&configuration(Host::Wasm, &lines), 2);
     let root = Node::parse(&format!("{around}{field}")).ok()?;
     let found = Filters::find(&root, Reading::Envoy).filters.into_iter().next()?;
