@@ -5,6 +5,8 @@
 
 mod browser;
 mod compose;
+mod end_to_end;
+mod envoy_modules;
 mod lanes;
 mod manifests;
 mod meshes;
@@ -40,6 +42,7 @@ const DEEP: &[Step] = &[
     checked("deep", "laws, nine more seeds", &[], fuzz::laws_deeply),
     checked("deep", "fuzz targets, 400,000 inputs each", &fuzz::TOOLS, fuzz::deeply),
     patient("deep", "every test of older Envoys on each of them", OLDER, older_envoys::test_all),
+    patient("deep", "end to end, wasm, the module's tests", END_TO_END, envoy_modules::wasm_deeply),
     patient("deep", "all decisions, Envoy and workerd", END_TO_END, servers::decisions_deeply),
 ];
 
@@ -59,7 +62,7 @@ const STEPS: &[Step] = &[
     built("native", "laws and decisions, optimised", &[], rust::release_laws),
     built("native", "tables of accuracy", &[], bench::check_accuracy),
     built("native", "instructions of decisions", bench::NEEDED_TO_CHECK, bench::check),
-    checked("fuzz", "fuzz targets compile", &fuzz::TOOLS, fuzz::check),
+    checked("fuzz", "fuzz targets compile", &[], fuzz::check),
     checked("docs", "rustdoc", &[], rust::docs),
     checked("docs", "NOTICE", BUNDLED, crate::notice::check),
     checked("docs", "packages to publish", &[], packages::build),
@@ -78,16 +81,16 @@ const STEPS: &[Step] = &[
     built("envoy", "build the example of a filter", TARGET, servers::build_example),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
-    served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
+    served("envoy", "end to end, Envoy", END_TO_END, envoy_modules::wasm),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
     built("release", "what is released, with its sums", RELEASED, release::check),
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
-    patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
-    patient("envoy", "end to end, the dynamic module", OLDER, servers::e2e_module),
-    patient("envoy", "end to end, a filter with the SDK", END_TO_END, servers::e2e_example),
+    patient("envoy", "end to end, the slim module", END_TO_END, envoy_modules::slim),
+    patient("envoy", "end to end, the dynamic module", OLDER, envoy_modules::module),
+    patient("envoy", "end to end, a filter with the SDK", END_TO_END, envoy_modules::example),
     paged("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     paged("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     checked("server", "manifests, unit and workflows", MANIFESTS, manifests::check),
@@ -200,9 +203,10 @@ mod tests {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
         let named = older_envoys::TESTS.iter().chain(older_envoys::ALSO_DEEP);
         for name in named
-            .chain(&servers::OF_SLIM)
-            .chain(&servers::OF_MODULE)
-            .chain(&servers::OF_EXAMPLE)
+            .chain(&envoy_modules::OF_SLIM)
+            .chain(&envoy_modules::OF_MODULE)
+            .chain(&envoy_modules::IN_MODULE_ALONE)
+            .chain(&envoy_modules::OF_EXAMPLE)
             .chain(&servers::DEEP_ENVOY)
             .chain(&servers::DEEP_WORKER)
         {

@@ -4,7 +4,11 @@
 //! each with one of the older ones, in the deep step all with each. A name that no test has fails
 //! the step. envoy/README.md lists the differences of earlier Envoys.
 
-use super::{second_try, servers};
+use super::{
+    end_to_end,
+    second_try::{self, Tests},
+    servers,
+};
 use crate::{build, build::Product, problem::Result, tools::envoy, workspace::Workspace};
 
 const TARGET: &[&str] = &["envoy"];
@@ -87,7 +91,9 @@ fn on_each(workspace: &Workspace, tests: fn(usize) -> Vec<&'static str>) -> Resu
         let tests = tests(i);
         println!("\n=== Envoy {}: envoy.yaml, and {} tests", release.version, tests.len());
         servers::validate_on(workspace, release)?;
-        second_try::run(workspace, &tests, || servers::tests_of(workspace, release, TARGET))?;
+        second_try::run(workspace, Tests::Named(&tests), || {
+            end_to_end::tests_of(workspace, release, TARGET)
+        })?;
     }
     Ok(())
 }

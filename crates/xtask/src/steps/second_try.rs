@@ -24,15 +24,30 @@ const FIX: &str = "read the failed test";
 const PASSED: &str = " ... ok";
 const FAILED: &str = " ... FAILED";
 
-/// Runs the tests of `command`, which ends before its `--`: those that are named, or all. Runs
-/// failed ones again.
-pub fn run(ws: &Workspace, wanted: &[&str], command: impl Fn() -> Command) -> Result<()> {
+/// Tests of a command, by their full names.
+#[derive(Clone, Copy)]
+pub enum Tests<'a> {
+    All,
+    AllBut(&'a [&'a str]),
+    Named(&'a [&'a str]),
+}
+
+/// Runs the tests of `command`, which ends before its `--`. Runs failed ones again.
+pub fn run(ws: &Workspace, tests: Tests, command: impl Fn() -> Command) -> Result<()> {
     // All files of tests, also behind one that fails.
     let mut first = command();
-    first.arg("--no-fail-fast");
-    if !wanted.is_empty() {
-        first.args(["--", "--exact"]).args(wanted);
-    }
+    first.arg("--no-fail-fast").args(["--", "--exact"]);
+    let wanted = match tests {
+        Tests::All => &[][..],
+        Tests::AllBut(names) => {
+            first.args(names.iter().flat_map(|name| ["--skip", name]));
+            &[]
+        }
+        Tests::Named(names) => {
+            first.args(names);
+            names
+        }
+    };
     let (result, ended) = ended(&mut first)?;
     if let Some(lost) = wanted.iter().find(|name| !ended.iter().any(|(it, _)| it == *name)) {
         result?;
