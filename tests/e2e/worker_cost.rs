@@ -32,8 +32,8 @@ Date.now = () => now;
 const saves = new Map();
 const alarms = new Map();
 
-// Whose step is under way: steps are synchronous. Every other timer is the deadline of a call, which a busy machine would
-// miss: another decision, and another number of calls.
+// Whose step is under way: steps are synchronous. Every other timer is the deadline of a call,
+// which a busy machine would miss: another decision, and another number of calls.
 let current;
 const BUSY_MS = 120_000;
 const realTimeout = setTimeout;

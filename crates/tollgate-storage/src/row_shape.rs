@@ -48,9 +48,11 @@ impl RowShape {
 
 impl Counts {
     /// The shape of the row at `now`, of which sets that are idle are dropped; `None` when the row
-    /// contains more than a shape and states.
+    /// contains more than a shape and states. It does not depend on the order in which the rules
+    /// were first used: the sets are sorted.
     pub fn shape(&mut self, now: Timestamp) -> Option<RowShape> {
         self.sets.retain(|kept| kept.before.is_some() || !kept.is_idle(now));
+        self.sets.sort_unstable_by_key(CountedSet::stable_id);
         let quotas = || self.sets.iter().map(|kept| Arc::clone(&kept.quotas)).collect();
         let Self { group, version, .. } = *self;
         self.is_plain(now).then(|| RowShape { group, version, quotas: quotas() })
