@@ -70,8 +70,7 @@ fn a_tenant_is_counted_as_ext_authz_names_it() {
 }
 
 // Guards: a number read as text, a number that two clients share, and a value that is no value.
-#[test]
-fn a_value_counts_by_its_type() {
+fn values_count_by_their_types(path: impl Fn(&str) -> Value, set: impl Fn(Value) -> Value) {
     let rows: [(Value, Option<&str>); 18] = [
         (json!("acme"), Some("acme")),
         (json!(" acme "), Some(" acme ")),
@@ -95,7 +94,7 @@ fn a_value_counts_by_its_type() {
     let name = |i: usize| format!("r{i:02}");
     let quotas = |i, limit| json!([{"name": name(i), "limit": limit, "window": "1h", "algorithm": "fixed-window"}]);
     let rule = |(i, (_, text)): (usize, &(Value, Option<&str>))| {
-        json!({"name": name(i), "key": [{"metadata": ["f", "deep", name(i)]}],
+        json!({"name": name(i), "key": [{"metadata": path(&name(i))}],
         "quotas": quotas(i, 10), "tiers": [
             {"name": "met", "key_values": [text.unwrap_or("x")], "quotas": quotas(i, 20)},
         ]})
@@ -104,7 +103,7 @@ fn a_value_counts_by_its_type() {
     let values: serde_json::Map<String, Value> =
         rows.iter().enumerate().map(|(i, (value, _))| (name(i), value.clone())).collect();
     let policy = json!({"version": 1, "rules": rules});
-    let filters = vec![set_metadata(&json!({"deep": values})), tollgate(&policy, "vm", As::Struct)];
+    let filters = vec![set_metadata(&set(values.into())), tollgate(&policy, "vm", As::Struct)];
     let envoy = start(filters);
     let field = envoy.client().send(&Request::get("/")).header("ratelimit-policy");
     let expected = rows.iter().enumerate().filter(|(_, (_, text))| text.is_some());
@@ -113,22 +112,47 @@ fn a_value_counts_by_its_type() {
     assert_eq!(field, Some(expected.join(", ")));
 }
 
+#[test]
+fn a_nested_value_counts_by_its_type() {
+    values_count_by_their_types(
+        |name| json!(["f", "deep", name]),
+        |values| json!({"deep": values}),
+    );
+}
+
+#[test]
+fn a_value_at_the_top_counts_by_its_type() {
+    values_count_by_their_types(|name| json!(["f", name]), |values| values);
+}
+
 // Guards: a value of another filter, or of the client, in place of the one that the policy names.
+fn only_what_is_named_is_read(paths: &[(Value, usize)]) {
+    let value = json!({"tenant": {"id": "acme"}, "f/tenant": {"id": "x"}, "name": "acme"});
+    for (path, passes) in paths {
+        let envoy = start(vec![set_metadata(&value), tollgate(&policy(path), "vm", As::Text)]);
+        let request = Request::get("/").header("tenant", "b").header("metadata", "b");
+        assert_eq!(admitted(&mut envoy.client(), &request), *passes, "{path}");
+    }
+}
+
 #[test]
 fn only_the_named_path_of_the_named_filter_is_read() {
-    let value = json!({"tenant": {"id": "acme"}, "f/tenant": {"id": "x"}});
-    for (path, passes) in [
+    only_what_is_named_is_read(&[
         (json!(["f", "tenant", "id"]), 3),
-        (json!(["f", "tenant"]), 0),
         (json!(["f", "tenant", "id", "more"]), 0),
-        (json!(["f", "id"]), 0),
         (json!(["g", "tenant", "id"]), 0),
+    ]);
+}
+
+#[test]
+fn only_the_named_value_of_the_named_filter_is_read() {
+    only_what_is_named_is_read(&[
+        (json!(["f", "name"]), 3),
+        (json!(["f", "tenant"]), 0),
+        (json!(["f", "id"]), 0),
+        (json!(["g", "name"]), 0),
         (json!(["f/tenant", "id"]), 0),
-    ] {
-        let envoy = start(vec![set_metadata(&value), tollgate(&policy(&path), "vm", As::Text)]);
-        let request = Request::get("/").header("tenant", "b").header("metadata", "b");
-        assert_eq!(admitted(&mut envoy.client(), &request), passes, "{path}");
-    }
+    ]);
 }
 
 // A filter that runs later has set nothing yet, so that the value is absent, as `check` warns.

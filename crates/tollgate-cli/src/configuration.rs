@@ -5,9 +5,10 @@
 //! filter rejects is a fault. Deliberately not here: finding the filters; `envoy` does that.
 
 use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as _};
+use tollgate_policy::explain::NO_CALLS_IN_DYNAMIC_MODULE;
 use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::{Plugin, Problems, Surface};
-use tollgate_yaml::{Document, Fault, Form, Kind, Node, Reading, Tree, Value, json};
+use tollgate_yaml::{Document, Fault, Field, Form, Kind, Node, Reading, Tree, Value, json};
 
 /// The deepest nesting that the filter reads in a `Struct`.
 const MAX_STRUCT_DEPTH: usize = 32;
@@ -134,17 +135,8 @@ fn alone(document: Document, host: Host) -> Result<Policies, Fault> {
     let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
     let has_more = root.is_some_and(|root| MORE.iter().any(|name| root.get(name).is_some()));
     let holds = if has_more { Holds::More } else { Holds::Policy };
-    if host == Host::DynamicModule
-        && let Some(field) = root.and_then(|root| {
-            root.fields().iter().find(|field| CALLS.contains(&field.name.as_str()))
-        })
-    {
-        let message = format!(
-            "\"{}\": a dynamic module sends no requests of its own; use the wasm module",
-            field.name
-        );
-        let line = document.line(&field.name).unwrap_or(field.line);
-        return Err(Fault { line, column: 1, message });
+    if host == Host::DynamicModule {
+        no_calls(&document, root.map_or(&[], Node::fields))?;
     }
     let Some(policy) = root.and_then(|root| root.get("policy")) else {
         return Ok(Policies { document, holds, named: Vec::new(), hash_key: None });
@@ -165,6 +157,17 @@ fn alone(document: Document, host: Host) -> Result<Policies, Fault> {
     let tree = Some(Tree { root, reading, lines_before });
     let document = Document { tree, begins, ..Document::from_json(json(policy, reading)) };
     Ok(Policies { document, holds, named, hash_key })
+}
+
+/// A fault if any of the fields needs requests of the filter's own.
+fn no_calls(document: &Document, fields: &[Field]) -> Result<(), Fault> {
+    let calls: Vec<_> =
+        fields.iter().filter(|field| CALLS.contains(&field.name.as_str())).collect();
+    let Some(first) = calls.first() else { return Ok(()) };
+    let line = document.line(&first.name).unwrap_or(first.line);
+    let messages: Vec<_> =
+        calls.iter().map(|field| format!("{}: {NO_CALLS_IN_DYNAMIC_MODULE}", field.name)).collect();
+    fault(line, &messages.join("; "))
 }
 
 /// A fault if anything other than the policy is wrong; mistakes of the policy are reported with the

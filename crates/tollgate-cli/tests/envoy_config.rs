@@ -201,15 +201,33 @@ fn a_dynamic_module_is_judged_as_the_module_judges_itself() {
     let mut by_user = policy("r");
     by_user["rules"][0]["key"] = json!([{"jwt_claim": "sub"}]);
     by_user["jwt"] = json!({"metadata": "payload"});
-    let reason =
-        "which Envoy does not show a dynamic module; use the wasm module tollgate-envoy.wasm";
+    let reason = "which Envoy does not show a dynamic module; use a header that another filter sets, or \
+                  the wasm module tollgate-envoy.wasm";
     let expected =
         |path: &str| vec![(path.to_owned(), format!("reads the claim \"sub\", {reason}"))];
     assert_eq!(found(by_user.clone()), expected("rules[0]"));
     let routes = json!({"policy": policy("r"), "policies": {"users": by_user}});
     assert_eq!(found(routes), expected("policies.users.rules[0]"));
-    let follows = json!({"policy": policy("r"), "policy_from": {"cluster": "c"}});
-    assert!(found(follows)[0].1.starts_with("\"policy_from\": a dynamic module sends no requests"));
+    let follows =
+        json!({"policy": policy("r"), "policy_from": {"cluster": "c"}, "fleet": {"cluster": "c"}});
+    let (_, message) = &found(follows)[0];
+    for field in ["policy_from", "fleet"] {
+        let line = format!("{field}: the dynamic module sends no requests of its own");
+        assert!(message.contains(&line), "{message}");
+    }
+    // Metadata has two names there, and no more.
+    let mut by_metadata = policy("r");
+    by_metadata["rules"][0]["key"] = json!([{"metadata": ["f", "tenant"]}]);
+    by_metadata["rules"][0]["cost"] =
+        json!({"estimate": 1, "max": 1, "actual": {"metadata": ["f", "tokens"]}});
+    assert!(found(by_metadata.clone()).is_empty());
+    by_metadata["rules"][0]["key"] = json!([{"metadata": ["f", "tenant", "id"]}]);
+    by_metadata["rules"][0]["cost"]["actual"] = json!({"metadata": ["f", "usage", "tokens"]});
+    let problems = found(by_metadata);
+    let places: Vec<_> = problems.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(places, ["rules[0]", "rules[0].cost.actual"]);
+    let beyond = "f/usage/tokens, which Envoy does not show a dynamic module beyond two names";
+    assert!(problems[1].1.contains(beyond), "{problems:?}");
     // Its connection manager is judged, too.
     let by_address = json!({"version": 1, "rules": [{"name": "r", "key": ["client_ip"],
         "quotas": [{"limit": 1, "window": "1m"}]}]});

@@ -8,7 +8,6 @@ use std::panic::{self, AssertUnwindSafe};
 
 use crate::abi::{self, Level, Stream, log};
 use crate::configuration::Configuration;
-use crate::refused;
 use crate::worker::{self, Worker};
 
 /// What becomes of the stream that a hook was about when a panic left it.
@@ -61,10 +60,6 @@ pub(crate) fn on_load() -> bool {
 
 /// Reads a configuration; returns its number, and `None` rejects it.
 pub(crate) fn on_configure(envoy: abi::Configuration, name: &[u8], text: &[u8]) -> Option<usize> {
-    if let Err(problems) = guarded(Panicked::GoesOn, |_| refused::problems(text, name))? {
-        problems.iter().for_each(|line| log(Level::Error, &format!("tollgate: {line}")));
-        return None;
-    }
     let configuration = Configuration::enter(name, text);
     let number = configuration.number;
     if guarded(Panicked::GoesOn, |worker| worker.check(&configuration, envoy)) == Some(true) {

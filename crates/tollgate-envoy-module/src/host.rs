@@ -9,15 +9,18 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_filter::host::Seed;
 use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
 use tollgate_filter::host::headers::HeaderLines;
-use tollgate_filter::host::proxy::{Counters, Proxy};
+use tollgate_filter::host::proxy::{Counters, Proxy, Unsupported};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{BucketRead, SharedData, Stored, Table, Written};
-use tollgate_filter::request::facts::RequestSource;
+use tollgate_filter::request::facts::{Purpose, RequestSource};
+use tollgate_filter::wire::metadata::Value;
+use tollgate_policy::explain::NO_CALLS_IN_DYNAMIC_MODULE;
 
 use crate::abi::{self, Attribute, HeaderKind, Level, MetricKind, Stream};
 use crate::by_stream::ByStream;
 use crate::clock;
 use crate::context::{self, Context};
+use crate::metadata;
 use crate::shared_map::SHARED;
 use crate::tables;
 
@@ -50,6 +53,11 @@ impl HeaderLines for Lines {
 
 impl Proxy for Host {
     type Streams<T> = ByStream<T>;
+    const UNSUPPORTED: Unsupported = Unsupported {
+        waiting: None,
+        calls: Some(NO_CALLS_IN_DYNAMIC_MODULE),
+        parts: Some(|policy| policy.explain().problems_in_dynamic_module()),
+    };
 
     fn monotonic(&self) -> Option<Timestamp> {
         clock::monotonic()
@@ -174,6 +182,7 @@ impl Proxy for Host {
 
 impl RequestSource for Host {
     type Lines = Lines;
+    const RETURNS_ALL_METADATA: bool = false;
 
     fn request_headers(&self) -> Option<Lines> {
         Lines::of(HeaderKind::Request)
@@ -205,6 +214,10 @@ impl RequestSource for Host {
             _ => return None,
         };
         stream.attribute(attribute)
+    }
+
+    fn metadata_value(&self, filter: &str, name: &str, purpose: Purpose) -> Option<Value<'static>> {
+        metadata::value(current()?, filter, name, purpose)
     }
 }
 
@@ -257,7 +270,7 @@ impl SharedData for Host {
     }
 }
 
-/// Configurations that need these calls are refused; see `refused`.
+/// Configurations that need these calls are refused; see `Host::UNSUPPORTED`.
 impl Calls for Host {
     fn call(&self, _: &HttpCall<'_>) -> Result<u32, NotSent> {
         Err(NotSent::Refused)

@@ -9,7 +9,7 @@
 //!   place.
 //! - `configuration`: what all threads share of one configuration.
 //! - `tables`: the counts of the process. `shared_map`: what its threads agree on. `timer`: a
-//!   thread that wakes workers. `metrics`: Envoy's counters. `refused`: what Envoy does not show.
+//!   thread that wakes workers. `metrics`: Envoy's counters. `metadata`: values of other filters.
 //!
 //! Envoy calls its hooks on the thread of a stream's worker, and calls about a configuration on its
 //! main thread. So each thread has a filter of its own, and the counts are the process's: any
@@ -27,8 +27,8 @@ mod context;
 mod hooks;
 mod host;
 mod local_reply;
+mod metadata;
 mod metrics;
-mod refused;
 mod shared_map;
 mod tables;
 mod timer;

@@ -3,4 +3,5 @@
 
 mod envoy;
 mod hooks;
+mod metadata;
 mod races;

@@ -148,14 +148,17 @@ fn what_envoy_does_not_show_is_refused_by_name() {
         "rules[0]: reads the claim \"sub\", which Envoy does not show",
     );
     refused(
-        r#"{"version": 1, "rules": [{"name": "r", "key": [{"metadata": ["a", "b"]}],
-            "quotas": [{"limit": 1, "window": "1s"}]}]}"#,
-        "metadata",
-    );
-    refused(
-        r#"{"policy_from": {"cluster": "c", "path": "/p", "authority": "a"}, "policy": {"version": 1, "rules": []}}"#,
+        r#"{"policy_from": {"cluster": "c", "path": "/p", "authority": "a"}, "policy": {"version": 1,
+            "rules": [{"name": "r", "key": [{"metadata": ["f", "deep", "er"]}], "quotas": [{"limit": 1, "window": "1s"}],
+                "cost": {"estimate": 1, "max": 2, "actual": {"metadata": ["f", "a", "b", "c"]}}}]}}"#,
         "policy_from: the dynamic module sends no requests",
     );
+    // All of it at once.
+    for line in
+        ["rules[0]: reads the metadata f/deep/er,", "cost.actual: reads the metadata f/a/b/c,"]
+    {
+        assert_eq!(envoy::logged(4, line), 1, "{line} is not in {:?}", envoy::errors());
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Module for WithSdk {
             "the proxy-wasm SDK traps on the response to a call that it has not made; use the \
              module tollgate-envoy.wasm",
         ),
+        parts: None,
     };
 }
 

@@ -204,6 +204,20 @@ unsafe extern "C" {
         key: Buffer,
         value: *mut Buffer,
     ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_get_metadata_number(
+        stream: Opaque,
+        source: i32,
+        namespace: Buffer,
+        key: Buffer,
+        value: *mut f64,
+    ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_get_metadata_bool(
+        stream: Opaque,
+        source: i32,
+        namespace: Buffer,
+        key: Buffer,
+        value: *mut bool,
+    ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_get_metadata_keys_count(
         stream: Opaque,
         source: i32,

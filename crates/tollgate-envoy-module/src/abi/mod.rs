@@ -12,6 +12,7 @@
 mod exports;
 mod imports;
 mod lent;
+mod metadata;
 
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -29,8 +30,6 @@ pub(crate) enum MetricKind {
 
 /// The body of a response that passes, in `envoy_dynamic_module_type_http_body_type`.
 const RECEIVED_RESPONSE: i32 = 2;
-/// Metadata of the route, in `envoy_dynamic_module_type_metadata_source`.
-const ROUTE_METADATA: i32 = 1;
 
 /// A stream of Envoy, on the thread of its worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -215,43 +214,6 @@ impl Stream {
                 &raw mut found,
             )
             .then_some(found)
-        }
-    }
-
-    /// A text in the metadata of the route; no bytes for a value that is no text.
-    pub(crate) fn route_metadata(self, namespace: &str, key: &str) -> Option<Vec<u8>> {
-        let namespace = Buffer::of(namespace.as_bytes());
-        let mut found = Buffer::EMPTY;
-        // SAFETY: the stream lives. Envoy writes exactly as many keys as it said, and one buffer,
-        // each of which is read before any other call.
-        unsafe {
-            let count = imports::envoy_dynamic_module_callback_http_get_metadata_keys_count(
-                self.0,
-                ROUTE_METADATA,
-                namespace,
-            );
-            let mut keys = vec![Buffer::EMPTY; count];
-            let keys_at = keys.as_mut_ptr();
-            // Envoy logs an error for a key that is not there.
-            if !(count > 0
-                && imports::envoy_dynamic_module_callback_http_get_metadata_keys(
-                    self.0,
-                    ROUTE_METADATA,
-                    namespace,
-                    keys_at,
-                )
-                && keys.iter().any(|it| it.bytes() == key.as_bytes()))
-            {
-                return None;
-            }
-            let is_text = imports::envoy_dynamic_module_callback_http_get_metadata_string(
-                self.0,
-                ROUTE_METADATA,
-                namespace,
-                Buffer::of(key.as_bytes()),
-                &raw mut found,
-            );
-            Some(if is_text { found.bytes().to_vec() } else { Vec::new() })
         }
     }
 

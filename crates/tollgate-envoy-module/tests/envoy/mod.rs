@@ -57,8 +57,22 @@ pub struct Sent {
     pub details: String,
 }
 
+/// A value in the metadata of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Set {
+    Text(&'static str),
+    Number(f64),
+    Truth(bool),
+    /// A list, an object or null.
+    Other,
+}
+
 /// A stream.
 pub struct Stream {
+    /// What other filters have set: the filter, the name, the value.
+    pub metadata: RefCell<Vec<(&'static str, &'static str, Set)>>,
+    /// How often the module has asked for it.
+    pub asked: Cell<usize>,
     pub request: Lines,
     pub response: RefCell<Lines>,
     pub body: Vec<u8>,
@@ -155,6 +169,8 @@ impl Stream {
         let line =
             |(name, value): &(&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         Self {
+            metadata: RefCell::default(),
+            asked: Cell::default(),
             request: pseudo.iter().chain(headers).map(line).collect(),
             response: RefCell::new(vec![(b":status".to_vec(), b"200".to_vec())]),
             body: vec![],
@@ -448,15 +464,74 @@ extern "C" fn envoy_dynamic_module_callback_http_get_metadata_keys(
     false
 }
 
+/// The value in the metadata of the stream, if `read` takes its type. Envoy logs an error for
+/// another one.
+fn metadata<T>(
+    s: P,
+    source: i32,
+    (namespace, key): (&Buffer, &Buffer),
+    read: impl FnOnce(&Set) -> Option<T>,
+) -> Option<T> {
+    let stream = stream(s);
+    stream.asked.set(stream.asked.get() + 1);
+    let all = stream.metadata.borrow();
+    let is_it = |(of, name, _): &&(&str, &str, Set)| {
+        source == 0 && of.as_bytes() == namespace.bytes() && name.as_bytes() == key.bytes()
+    };
+    let (_, name, value) = all.iter().find(is_it)?;
+    let found = read(value);
+    if found.is_none() {
+        LOG.lock().unwrap().push((4, format!("key {name} is not one")));
+    }
+    found
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_get_metadata_string(
-    _s: P,
-    _source: i32,
-    _namespace: Buffer,
-    _key: Buffer,
-    _out: *mut Buffer,
+    s: P,
+    source: i32,
+    namespace: Buffer,
+    key: Buffer,
+    out: *mut Buffer,
 ) -> bool {
-    false
+    let text = metadata(s, source, (&namespace, &key), |value| match value {
+        Set::Text(text) => Some(lend(text.as_bytes())),
+        Set::Number(_) | Set::Truth(_) | Set::Other => None,
+    });
+    // SAFETY: the module has room for one.
+    text.map(|text| unsafe { out.write(text) }).is_some()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_metadata_number(
+    s: P,
+    source: i32,
+    namespace: Buffer,
+    key: Buffer,
+    out: *mut f64,
+) -> bool {
+    let number = metadata(s, source, (&namespace, &key), |value| match value {
+        Set::Number(number) => Some(*number),
+        Set::Text(_) | Set::Truth(_) | Set::Other => None,
+    });
+    // SAFETY: the module has room for one.
+    number.map(|number| unsafe { out.write(number) }).is_some()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_callback_http_get_metadata_bool(
+    s: P,
+    source: i32,
+    namespace: Buffer,
+    key: Buffer,
+    out: *mut bool,
+) -> bool {
+    let truth = metadata(s, source, (&namespace, &key), |value| match value {
+        Set::Truth(truth) => Some(*truth),
+        Set::Text(_) | Set::Number(_) | Set::Other => None,
+    });
+    // SAFETY: the module has room for one.
+    truth.map(|truth| unsafe { out.write(truth) }).is_some()
 }
 
 #[unsafe(no_mangle)]

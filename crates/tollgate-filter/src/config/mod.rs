@@ -139,6 +139,10 @@ impl Config {
             if let Some(why) = unsupported.waiting {
                 problems.extend(delays(policy, at, why));
             }
+            if let Some(problems_of) = unsupported.parts {
+                problems
+                    .extend(problems_of(policy).0.iter().map(|problem| format!("{at}{problem}")));
+            }
         };
         of(&self.policy, "");
         for (name, config) in &self.named {
@@ -241,6 +245,8 @@ fn plugin_label(scope: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_policy::{Problem, Problems};
+
     use super::*;
 
     #[test]
@@ -326,10 +332,21 @@ mod tests {
             let config = Config::compile(document.as_bytes(), b"").ok().unwrap();
             config.for_module(true, unsupported).err().unwrap_or_default()
         };
-        let all = Unsupported { waiting: Some("no waiting"), calls: Some("no calls") };
+        let parts = |policy: &Policy| {
+            let problem = |rule: &Rule| Problem::new(rule.name(), "no such rule".to_owned());
+            Problems(policy.rules().iter().filter(|it| it.name() == "waits").map(problem).collect())
+        };
+        let all = Unsupported {
+            waiting: Some("no waiting"),
+            calls: Some("no calls"),
+            parts: Some(parts),
+        };
         let places = ["rules[1]", "rules[2]", "rules[3]", "policies.a.rules[0]"];
         let lines = places.map(|place| format!("{place}: delays requests; no waiting"));
-        assert_eq!(of(&named, all), lines);
+        assert_eq!(
+            of(&named, all),
+            [&lines[..], &["policies.a.waits: no such rule".into()]].concat()
+        );
         assert_eq!(of(&called, all), ["fleet: no calls", "policy_from: no calls"]);
         for document in [&named, &called] {
             assert!(of(document, Unsupported::NOTHING).is_empty());

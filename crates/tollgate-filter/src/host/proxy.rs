@@ -5,6 +5,7 @@
 //! call. Deliberately absent: decisions on the results.
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Policy, Problems};
 use tollgate_storage::table::Seed;
 
 use crate::host::calls::Calls;
@@ -96,11 +97,13 @@ pub struct Unsupported {
     pub waiting: Option<&'static str>,
     /// Requests of its own to clusters.
     pub calls: Option<&'static str>,
+    /// Parts of a policy, with a list of those that a policy has.
+    pub parts: Option<fn(&Policy) -> Problems>,
 }
 
 impl Unsupported {
     /// The filter can do everything.
-    pub const NOTHING: Self = Self { waiting: None, calls: None };
+    pub const NOTHING: Self = Self { waiting: None, calls: None, parts: None };
 }
 
 /// The host's metrics. A metric that the host does not have is `None`, which has no other effect.

@@ -17,7 +17,7 @@ use tollgate_policy::Facts;
 use tollgate_policy::spec::CertificateField;
 
 use crate::host::headers::HeaderLines;
-use crate::wire::metadata;
+use crate::wire::metadata::{self, Value};
 
 /// Where the jwt_authn filter, which verifies tokens, leaves their claims.
 const VERIFIER: &str = "envoy.filters.http.jwt_authn";
@@ -32,6 +32,55 @@ pub trait RequestSource {
     fn source_address(&self) -> Option<Vec<u8>>;
     /// A property of the stream; the parts of its path have zero bytes between them.
     fn property(&self, path: &[u8]) -> Option<Vec<u8>>;
+    /// False for a host without the property `metadata`, which returns one value at a time.
+    const RETURNS_ALL_METADATA: bool = true;
+    /// The value of this name at the top of what a filter has set in the metadata of the stream.
+    /// Called only on a host that returns one value at a time.
+    fn metadata_value(&self, filter: &str, name: &str, purpose: Purpose) -> Option<Value<'static>> {
+        let _ = (filter, name, purpose);
+        None
+    }
+}
+
+/// What a policy does with a value, which is a hint at its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It identifies a client, or is compared with text.
+    Text,
+    /// It is a cost.
+    Number,
+}
+
+/// Metadata that other filters have set on the current stream: all of it, read once, or from some
+/// hosts one value at a time. These have only the values at the top of what a filter has set, and
+/// refuse policies with longer paths.
+pub(crate) struct Metadata {
+    all: OnceCell<Vec<u8>>,
+    purpose: Purpose,
+}
+
+impl Metadata {
+    /// No host call yet.
+    pub(crate) const fn new(purpose: Purpose) -> Self {
+        Self { all: OnceCell::new(), purpose }
+    }
+
+    /// The value at this path in what the filter of this name has set.
+    pub(crate) fn value<'m, 'p, S: RequestSource>(
+        &'m self,
+        source: &S,
+        filter: &str,
+        path: impl IntoIterator<Item = &'p str>,
+    ) -> Option<Value<'m>> {
+        if S::RETURNS_ALL_METADATA {
+            let read = || source.property(b"metadata").unwrap_or_default();
+            return metadata::value(self.all.get_or_init(read), filter, path);
+        }
+        let mut path = path.into_iter();
+        let name = path.next()?;
+        let is_top = path.next().is_none();
+        if is_top { source.metadata_value(filter, name, self.purpose) } else { None }
+    }
 }
 
 /// The facts of one request.
@@ -41,8 +90,8 @@ pub struct RequestFacts<S: RequestSource> {
     payload: Option<Rc<str>>,
     headers: OnceCell<Option<S::Lines>>,
     peer: OnceCell<Option<IpAddr>>,
-    /// All metadata of the filters in front: only the whole message shows which values are numbers.
-    metadata: OnceCell<Vec<u8>>,
+    /// Of the filters in front.
+    metadata: Metadata,
 }
 
 impl<S: RequestSource> RequestFacts<S> {
@@ -53,7 +102,7 @@ impl<S: RequestSource> RequestFacts<S> {
             payload,
             headers: OnceCell::new(),
             peer: OnceCell::new(),
-            metadata: OnceCell::new(),
+            metadata: Metadata::new(Purpose::Text),
         }
     }
 
@@ -100,16 +149,6 @@ impl<S: RequestSource> RequestFacts<S> {
     fn headers(&self) -> Option<&S::Lines> {
         self.headers.get_or_init(|| self.source.request_headers()).as_ref()
     }
-
-    /// The value at this path in the metadata that the filters in front have set.
-    fn value<'p>(
-        &self,
-        filter: &str,
-        path: impl IntoIterator<Item = &'p str>,
-    ) -> Option<metadata::Value<'_>> {
-        let read = || self.source.property(b"metadata").unwrap_or_default();
-        metadata::value(self.metadata.get_or_init(read), filter, path)
-    }
 }
 
 impl<S: RequestSource> Facts for RequestFacts<S> {
@@ -137,7 +176,7 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let payload = self.payload.as_ref()?;
-        self.value(VERIFIER, [&**payload, name])?.text()
+        self.metadata.value(&self.source, VERIFIER, [&**payload, name])?.text()
     }
 
     fn client_certificate(&self, field: CertificateField) -> Option<Cow<'_, [u8]>> {
@@ -152,7 +191,8 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
 
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let (filter, path) = path.split_first()?;
-        self.value(filter, path.iter().map(String::as_str))?.identifier()
+        let path = path.iter().map(String::as_str);
+        self.metadata.value(&self.source, filter, path)?.identifier()
     }
 }
 

@@ -13,7 +13,7 @@ use tollgate_policy::{ActualUnits, BodyScan, ResponseFacts};
 
 use crate::host::headers::HeaderLines;
 use crate::host::proxy::Proxy;
-use crate::wire::metadata;
+use crate::request::facts::{Metadata, Purpose};
 
 /// Nanoseconds in a millisecond.
 const MILLISECOND: u64 = 1_000_000;
@@ -80,13 +80,13 @@ impl<H: Proxy> ResponseFacts for ResponseTail<'_, H> {
 pub struct EndedResponse<'h, H> {
     host: &'h H,
     scan: Option<&'h BodyScan>,
-    metadata: OnceCell<Vec<u8>>,
+    metadata: Metadata,
 }
 
 impl<'h, H: Proxy> EndedResponse<'h, H> {
     /// That of the current context, which is about to be deleted, with the numbers of its body.
     pub const fn new(host: &'h H, scan: Option<&'h BodyScan>) -> Self {
-        Self { host, scan, metadata: OnceCell::new() }
+        Self { host, scan, metadata: Metadata::new(Purpose::Number) }
     }
 
     /// A property that is a whole number.
@@ -103,9 +103,7 @@ impl<H: Proxy> ResponseFacts for EndedResponse<'_, H> {
 
     fn metadata(&self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let (filter, path) = path.split_first()?;
-        let read = || self.host.property(b"metadata").unwrap_or_default();
-        let path = path.iter().map(String::as_str);
-        metadata::value(self.metadata.get_or_init(read), filter, path)?.text()
+        self.metadata.value(self.host, filter, path.iter().map(String::as_str))?.text()
     }
 
     fn body_bytes(&self) -> Option<u64> {

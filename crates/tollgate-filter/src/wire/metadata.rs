@@ -2,7 +2,8 @@
 //!
 //! Invariant: a value is text, a number or a boolean; a list, an object and null are none. A client
 //! is counted by whole numbers only. The host can return one value by its own path, but without its
-//! type: eight bytes could then be a text or a double. Any bytes give a value or none.
+//! type: eight bytes could then be a text or a double. A host with typed values makes a [`Value`]
+//! of each. Any bytes give a value or none.
 //!
 //! Source: `envoy.config.core.v3.Metadata` and google/protobuf/struct.proto.
 
@@ -13,10 +14,10 @@ use tollgate_policy::{decimal, whole_number};
 use crate::wire::structpb::{Field, Reader};
 
 /// A value of metadata.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// A text, perhaps empty.
-    Text(&'a [u8]),
+    Text(Cow<'a, [u8]>),
     /// A number, as every number of a `Struct` is.
     Number(f64),
     /// A boolean.
@@ -27,7 +28,7 @@ impl<'a> Value<'a> {
     /// The value as text, with a number in decimal; `None` for infinities and NaN.
     pub fn text(self) -> Option<Cow<'a, [u8]>> {
         Some(match self {
-            Self::Text(text) => text.into(),
+            Self::Text(text) => text,
             Self::Number(number) => decimal(number)?.into_bytes().into(),
             Self::Truth(truth) => if truth { &b"true"[..] } else { b"false" }.into(),
         })
@@ -58,7 +59,7 @@ pub fn value<'a, 'p>(
     }
     match found {
         Field::Double(2, number) => Some(Value::Number(number)),
-        Field::Bytes(3, text) => Some(Value::Text(text)),
+        Field::Bytes(3, text) => Some(Value::Text(text.into())),
         Field::Varint(4, truth) => Some(Value::Truth(truth != 0)),
         _ => None,
     }
@@ -198,8 +199,8 @@ pub mod tests {
         ] {
             assert_eq!(found(Value::Number(number)), text.map(Into::into), "{number}");
         }
-        assert_eq!(found(Value::Text(b"0.5")), Some(b"0.5".to_vec()));
-        assert_eq!(found(Value::Text(b"")), Some(vec![]));
+        assert_eq!(found(Value::Text(b"0.5".into())), Some(b"0.5".to_vec()));
+        assert_eq!(found(Value::Text(b"".into())), Some(vec![]));
         assert_eq!(found(Value::Truth(true)), Some(b"true".to_vec()));
         assert_eq!(Value::Number(0.5).text().as_deref(), Some(&b"0.5"[..]));
     }

@@ -27,6 +27,12 @@ impl MetadataPath {
         (2..=MAX_METADATA).contains(&names.len()) && names.iter().all(|name| Name::is_one(name))
     }
 
+    /// True when the value is inside of another that the filter has set.
+    #[cfg(feature = "explain")]
+    pub(crate) const fn is_nested(&self) -> bool {
+        self.0.len() > 2
+    }
+
     /// True when the filter copies it from the request, as the client sent it.
     pub(crate) fn is_of_client(&self) -> bool {
         self.0.first().is_some_and(|filter| COPIES.contains(&filter.as_str()))

@@ -60,9 +60,10 @@ pub fn slim(workspace: &Workspace) -> Result<()> {
 }
 
 /// The tests of the dynamic module: what depends on its host. Rules, algorithms and formats are the
-/// same code in all modules. Left out: what it refuses (metadata, claims, calls to clusters), what
-/// a wasm host alone has (traps, images, several machines), and the gauges of memory.
-pub(super) const OF_MODULE: [&str; 42] = [
+/// same code in all modules. Left out: what it refuses (nested metadata, claims, calls to
+/// clusters), what a wasm host alone has (traps, images, several machines), and the gauges of
+/// memory.
+pub(super) const OF_MODULE: [&str; 48] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
@@ -77,6 +78,7 @@ pub(super) const OF_MODULE: [&str; 42] = [
     "envoy_charging::a_response_settles_the_cost_that_it_shows",
     "envoy_charging::estimates_in_flight_are_at_most_the_limit",
     "envoy_charging::every_place_of_a_success_comes_back",
+    "envoy_charging::the_end_of_a_response_settles_the_cost_that_it_shows",
     "envoy_concurrency::a_client_that_leaves_while_it_waits_takes_no_place",
     "envoy_concurrency::another_limit_keeps_what_runs",
     "envoy_concurrency::no_more_than_the_limit_run_at_once_and_every_end_frees_one",
@@ -95,6 +97,11 @@ pub(super) const OF_MODULE: [&str; 42] = [
     "envoy_identity::the_corpus_of_spoofing",
     "envoy_layers::what_cannot_be_committed_everywhere_is_given_back",
     "envoy_limits::a_table_overflows_without_growing",
+    "envoy_metadata::a_copied_header_is_what_the_client_sends",
+    "envoy_metadata::a_filter_that_runs_later_has_set_nothing",
+    "envoy_metadata::a_tenant_is_counted_as_ext_authz_names_it",
+    "envoy_metadata::a_value_at_the_top_counts_by_its_type",
+    "envoy_metadata::only_the_named_value_of_the_named_filter_is_read",
     "envoy_pace::a_body_waits_where_it_comes_from",
     "envoy_pace::a_line_goes_at_the_rate_of_its_quota",
     "envoy_penalty::workers_that_deny_at_once_take_one_step",
@@ -145,14 +152,15 @@ pub(super) const IN_MODULE_ALONE: [&str; 32] = [
     "envoy_values::another_line_or_element_makes_no_new_key",
 ];
 
-/// Those of [`OF_MODULE`] that an Envoy of another ABI could break: how headers, responses, waiting
-/// and the end of a stream go.
-const OF_MODULE_ON_OLDER: [&str; 6] = [
+/// Those of [`OF_MODULE`] that an Envoy of another ABI could break: how headers, metadata, responses,
+/// waiting and the end of a stream go.
+const OF_MODULE_ON_OLDER: [&str; 7] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_charging::every_place_of_a_success_comes_back",
     "envoy_concurrency::requests_wait_for_a_place_in_order",
     "envoy_exact::a_hot_key_is_exact_with_four_workers",
     "envoy_grpc::a_refusal_is_trailers_only",
+    "envoy_metadata::a_value_at_the_top_counts_by_its_type",
     "envoy_waiting::four_hundred_are_refused_at_once",
 ];
 
