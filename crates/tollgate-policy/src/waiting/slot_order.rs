@@ -102,7 +102,11 @@ impl SlotOrder {
         let begins_before = |slots: &Vec<usize>| {
             slots.first().is_some_and(|first| compare(*first) != Ordering::Greater)
         };
-        let chunk = self.chunks.partition_point(begins_before).saturating_sub(1);
+        // One chunk, which up to 64 streams fill, needs no search for it.
+        let chunk = match self.chunks.len() {
+            0 | 1 => 0,
+            _ => self.chunks.partition_point(begins_before).saturating_sub(1),
+        };
         let slots = self.chunks.get(chunk).map_or(&[][..], Vec::as_slice);
         (chunk, slots.binary_search_by(|slot| compare(*slot)))
     }
