@@ -4,7 +4,6 @@
 //! Invariant: it contains each key once, and at most [`MAX_KEYS`] keys. A lease that is not checked
 //! expires, and counts as spent. Deliberately absent: the check itself.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
@@ -20,7 +19,7 @@ const MAX_KEYS: usize = 65_536;
 
 /// The keys to check, and when.
 pub struct CheckSchedule<H> {
-    by_time: BTreeSet<(Timestamp, HoldingsKey)>,
+    by_time: SlabMap<(Timestamp, HoldingsKey), ()>,
     keys: SlabMap<HoldingsKey, ScheduledCheck<H>>,
 }
 
@@ -32,7 +31,7 @@ struct ScheduledCheck<H> {
 
 impl<H> Default for CheckSchedule<H> {
     fn default() -> Self {
-        Self { by_time: BTreeSet::new(), keys: SlabMap::new() }
+        Self { by_time: SlabMap::new(), keys: SlabMap::new() }
     }
 }
 
@@ -53,13 +52,13 @@ impl<H> CheckSchedule<H> {
         if let Some(known) = known {
             self.by_time.remove(&(known, key));
         }
-        self.by_time.insert((at, key));
+        self.by_time.insert((at, key), ());
         self.keys.insert(key, ScheduledCheck { at, policy, requested });
     }
 
     /// The time of the next check.
     pub fn next_at(&self) -> Option<Timestamp> {
-        self.by_time.first().map(|(at, _)| *at)
+        self.by_time.first().map(|((at, _), ())| *at)
     }
 
     /// The key that is due at `now`, if it has at most as many rules as there is `room` for.
@@ -68,7 +67,7 @@ impl<H> CheckSchedule<H> {
         now: Timestamp,
         room: usize,
     ) -> Option<(Rc<ActivePolicy<H>>, RequestedKey)> {
-        let (at, key) = *self.by_time.first()?;
+        let (&(at, key), ()) = self.by_time.first()?;
         let rules = self.keys.get(&key).map_or(0, |entry| entry.requested.key.rules.len());
         if at > now || rules > room {
             return None;

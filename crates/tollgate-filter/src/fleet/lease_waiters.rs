@@ -6,7 +6,7 @@
 //! waiting requests, and a client that leaves delays no other client. Deliberately absent: the
 //! requests themselves, and any call.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use tollgate_core::Timestamp;
 use tollgate_policy::Paid;
@@ -46,7 +46,7 @@ pub struct LeaseWaiters {
     ready: ReadyLines,
     unsent: Queue,
     /// The number of each stream in its one queue.
-    numbers: BTreeMap<u64, u64>,
+    numbers: SlabMap<u64, u64>,
     len: usize,
     bytes: usize,
 }
@@ -79,7 +79,7 @@ impl ReadyLines {
 /// Streams by numbers in the order of their turns. It has the same type as the numbers of the
 /// streams, so that the module has the code of one map.
 #[derive(Default)]
-struct Queue(BTreeMap<u64, u64>);
+struct Queue(SlabMap<u64, u64>);
 
 /// Between those that join at the end and those that come back to the front.
 const MIDDLE: u64 = 1 << 63;
@@ -87,12 +87,12 @@ const MIDDLE: u64 = 1 << 63;
 impl Queue {
     /// The number of the next that joins at the end.
     fn after(&self) -> u64 {
-        self.0.last_key_value().map_or(MIDDLE, |(last, _)| last.saturating_add(1))
+        self.0.last().map_or(MIDDLE, |(last, _)| last.saturating_add(1))
     }
 
     /// The number of one that comes back to the front.
     fn before(&self) -> u64 {
-        self.0.first_key_value().map_or(MIDDLE, |(first, _)| first.saturating_sub(1))
+        self.0.first().map_or(MIDDLE, |(first, _)| first.saturating_sub(1))
     }
 }
 

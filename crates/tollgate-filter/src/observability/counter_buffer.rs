@@ -7,10 +7,10 @@
 //! the counts that it had not handed over. Deliberately absent: names.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tollgate_core::Span;
+use tollgate_policy::waiting::SlabMap;
 
 use crate::cell::with;
 use crate::host::proxy::Proxy;
@@ -32,7 +32,7 @@ struct Counts {
     /// For each counter the host's number, and the count that is pending.
     pending: Vec<(u32, i64)>,
     /// Indexes by the host's numbers: both as wide as those of other maps, so that it is one code.
-    indexes: BTreeMap<u64, u64>,
+    indexes: SlabMap<u64, u64>,
     /// The counters with a pending count.
     changed: Vec<usize>,
 }

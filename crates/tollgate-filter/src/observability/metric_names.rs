@@ -8,8 +8,6 @@
 //! In the map, for each family of names: eight bytes, little-endian, a hash whose lowest byte is
 //! how many names the family has.
 
-use std::collections::BTreeSet;
-
 use tollgate_storage::table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::host::shared_data::{Change, SharedCell, SharedData};
@@ -44,7 +42,8 @@ pub fn reserve(shared: &impl SharedData, families: &[(String, u8)]) -> Vec<bool>
 /// The families that have their names.
 #[derive(Default)]
 struct ReservedNames {
-    entries: BTreeSet<u64>,
+    /// Sorted, and each once.
+    entries: Vec<u64>,
     names: usize,
 }
 
@@ -55,11 +54,20 @@ impl ReservedNames {
         let mut reserved = Self::default();
         for entry in entries.iter().filter(|_| rest.is_empty()) {
             let [of, ..] = entry;
-            if reserved.entries.insert(u64::from_le_bytes(*entry)) {
+            if reserved.insert(u64::from_le_bytes(*entry)) {
                 reserved.names = reserved.names.saturating_add(usize::from(*of));
             }
         }
         reserved
+    }
+
+    /// Inserts an entry; false if it is there already.
+    fn insert(&mut self, entry: u64) -> bool {
+        let place = self.entries.binary_search(&entry);
+        if let Err(place) = place {
+            self.entries.insert(place, entry);
+        }
+        place.is_err()
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -75,13 +83,13 @@ impl ReservedNames {
             *byte = part;
         }
         let entry = u64::from_le_bytes(entry);
-        if self.entries.contains(&entry) {
+        if self.entries.binary_search(&entry).is_ok() {
             return true;
         }
         let names = self.names.saturating_add(usize::from(of));
         let has_room = names <= MAX_NAMES.saturating_sub(OWN_NAMES);
         if has_room {
-            self.entries.insert(entry);
+            self.insert(entry);
             self.names = names;
         }
         has_room

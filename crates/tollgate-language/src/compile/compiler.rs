@@ -3,13 +3,13 @@
 //! Invariant: the result is a spec for every document; afterwards, the noted problems decide
 //! whether it is a policy.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Span};
 use tollgate_http_syntax::repeated::Repeated;
+use tollgate_http_syntax::sort::sort_by;
 
 use crate::compile::concurrency;
 use crate::compile::identities::unique;
@@ -31,6 +31,7 @@ use tollgate_policy::spec::{
     RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, items, parts_of,
     stable_hash, with_holds,
 };
+use tollgate_policy::waiting::SlabMap;
 
 /// Keys held in Envoy unless the policy sets another number.
 const DEFAULT_CAPACITY: u32 = 65_536;
@@ -42,7 +43,7 @@ struct Compiler {
     on_failure: OnFailure,
     record_ids: RecordIds,
     /// Groups by the identity of their keys.
-    groups: BTreeMap<u64, u16>,
+    groups: SlabMap<u64, u16>,
 }
 
 /// The spec of `document`, whose fingerprint and public fingerprint are given.
@@ -75,7 +76,7 @@ pub(super) fn spec(
         surface,
         on_failure: document.on_failure.unwrap_or(OnFailure::Allow),
         record_ids: RecordIds::default(),
-        groups: BTreeMap::new(),
+        groups: SlabMap::new(),
     };
     compiler.rules(document.rules, &root.field("rules"));
     compiler.spec
@@ -267,7 +268,8 @@ impl Compiler {
         let identity = key_identity(&key, &doc.name.0, prefixes, scope);
         let shards = doc.shards.map(|shards| shards.0);
         let next = small(self.spec.groups.len());
-        let index = *self.groups.entry(identity).or_insert(next);
+        let index = self.groups.get(&identity).copied().unwrap_or(next);
+        self.groups.insert_new(identity, next);
         if index == next {
             self.spec.groups.push(GroupSpec {
                 key,
@@ -332,13 +334,15 @@ fn tier_spec(tier: TierDoc, at: &At<'_>) -> TierSpec {
         at.problem("selects no requests; give it \"when\" or \"key_values\"".into());
     }
     let texts = tier.key_values.into_iter().flat_map(|values| values.0);
-    let key_values: BTreeSet<Vec<u8>> = texts.map(String::into_bytes).collect();
+    let mut key_values: Vec<Vec<u8>> = texts.map(String::into_bytes).collect();
+    sort_by(&mut key_values, Ord::cmp);
+    key_values.dedup();
     TierSpec {
         name: tier.name.0,
         priority: tier.priority.map_or(0, |p| p.0),
         when: tier.when,
         repeated: tier.repeated,
-        key_values: key_values.into_iter().collect(),
+        key_values,
         set: no_set(),
     }
 }

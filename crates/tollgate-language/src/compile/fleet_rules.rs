@@ -5,7 +5,6 @@
 //! Invariant: the count is never too low for a path that is read in one way. It may be too high:
 //! rules are distinguished only by their conditions on one segment of the path, or on the host.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -13,7 +12,9 @@ use crate::document::root::Document;
 use crate::document::rule::RuleDoc;
 use crate::json::place::At;
 use tollgate_http_syntax::path::Segment;
+use tollgate_http_syntax::sort::sort_by;
 use tollgate_policy::spec::{Conditions, Host, MAX_FLEET_RULES, Scope};
+use tollgate_policy::waiting::SlabMap;
 
 /// The leading segments of a path that can distinguish rules.
 const DEPTH: usize = 8;
@@ -44,18 +45,21 @@ fn together<'d>(
     values: impl Fn(&'d RuleDoc) -> Option<Vec<&'d [u8]>>,
 ) -> Vec<usize> {
     let mut always = Vec::new();
-    let mut by_value: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+    let mut by_value: SlabMap<&[u8], Vec<usize>> = SlabMap::new();
     for (i, rule) in rules {
         match values(rule) {
             None => always.push(*i),
             Some(mut values) => {
-                values.sort_unstable();
+                sort_by(&mut values, Ord::cmp);
                 values.dedup();
-                values.iter().for_each(|value| by_value.entry(value).or_default().push(*i));
+                for value in values {
+                    by_value.insert_new(value, Vec::new());
+                    by_value.get_mut(&value).into_iter().for_each(|rules| rules.push(*i));
+                }
             }
         }
     }
-    always.extend(by_value.into_values().max_by_key(Vec::len).unwrap_or_default());
+    always.extend(by_value.values().max_by_key(|rules| rules.len()).into_iter().flatten());
     always
 }
 

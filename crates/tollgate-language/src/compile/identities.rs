@@ -4,7 +4,6 @@
 //! Invariant: when a name occurs twice, the problem is at the later one. An identity in a stored
 //! value is the same in every version of this code: a different one would restart every count.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 
@@ -12,6 +11,7 @@ use tollgate_http_syntax::address::Prefixes;
 use tollgate_policy::spec::{
     About, KeyForm, KeyPart, KeySource, Name, Of, Scope, items, stable_hash,
 };
+use tollgate_policy::waiting::SlabMap;
 use tollgate_storage::marked;
 
 use crate::json::place::At;
@@ -19,10 +19,10 @@ use crate::json::place::At;
 /// The identities of a policy's records.
 #[derive(Default)]
 pub(super) struct RecordIds {
-    taken: BTreeSet<u32>,
+    taken: SlabMap<u32, ()>,
     /// How many identities after the first one are taken, by the hash that the first one is made of
     /// and the version: many rules with one name do not search all earlier ones each.
-    skipped: BTreeMap<u64, u16>,
+    skipped: SlabMap<u64, u16>,
 }
 
 impl RecordIds {
@@ -30,17 +30,20 @@ impl RecordIds {
     pub(super) fn free(&mut self, hash: u64, version: u8) -> u32 {
         let first = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
         let search = u64::from(first).wrapping_shl(8) | u64::from(version);
-        let skipped = self.skipped.entry(search).or_insert(0);
+        let mut skipped = self.skipped.get(&search).copied().unwrap_or(0);
         let after = |skipped: u16| match first.checked_add(skipped.into()) {
             Some(id) => id,
             None => u32::from(skipped).saturating_sub(u32::MAX.saturating_sub(first)),
         };
-        let is_taken = |id: u32| (1..=version).any(|v| self.taken.contains(&marked(id, v)));
-        while is_taken(after(*skipped)) && *skipped < u16::MAX {
-            *skipped = skipped.saturating_add(1);
+        let is_taken = |id: u32| (1..=version).any(|v| self.taken.get(&marked(id, v)).is_some());
+        while is_taken(after(skipped)) && skipped < u16::MAX {
+            skipped = skipped.saturating_add(1);
         }
-        let record_id = after(*skipped);
-        self.taken.extend((1..=version).map(|version| marked(record_id, version)));
+        self.skipped.insert(search, skipped);
+        let record_id = after(skipped);
+        for version in 1..=version {
+            self.taken.insert_new(marked(record_id, version), ());
+        }
         record_id
     }
 }
@@ -102,9 +105,9 @@ pub(super) const TWICE: &str = "is the name of an earlier one; names are unique"
 
 /// Notes every name that occurred before.
 pub(super) fn unique<'a>(names: impl Iterator<Item = (usize, &'a Name)>, at: &At<'_>) {
-    let mut seen = BTreeSet::new();
+    let mut seen = SlabMap::new();
     for (i, name) in names {
-        if !seen.insert(&name.0) {
+        if !seen.insert_new(&name.0, ()) {
             at.item(i).field("name").problem(TWICE.into());
         }
     }

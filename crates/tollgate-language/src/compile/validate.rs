@@ -3,7 +3,6 @@
 //! Invariant: an error is a setting that could never have its effect: a rule that cannot apply, a
 //! key part that this surface does not know.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::cell::Cell;
@@ -22,6 +21,7 @@ use tollgate_policy::spec::{
     Action, ActualCost, Conditions, HeaderName, KeyPart, KeySource, LimitSource, MAX_KEY_PARTS,
     Need, Source, Surface, items, quoted_text,
 };
+use tollgate_policy::waiting::SlabMap;
 
 /// Notes settings that can never have an effect.
 pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, root: &At<'_>) {
@@ -136,10 +136,12 @@ fn tenant_errors(document: &Document, surface: &Traits, at: &At<'_>) {
 
 /// Two rules with the same name in the metrics, which could not be distinguished there.
 fn label_errors(document: &Document, rules_at: &At<'_>) {
-    let mut first: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    let mut first: SlabMap<String, (usize, &str)> = SlabMap::new();
     for (i, rule) in document.all_rules() {
         let name = rule.name().0.as_str();
-        let (earlier, other) = *first.entry(metric_label(name)).or_insert((i, name));
+        let label = metric_label(name);
+        let (earlier, other) = first.get(&label).copied().unwrap_or((i, name));
+        first.insert_new(label, (i, name));
         if other != name {
             rules_at.item(i).field("name").problem(format!(
                 "is {} in the metrics, as rules[{earlier}] is; use another name",

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a warning is never a guess about taste; each names the effect on requests.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,6 +17,7 @@ use tollgate_policy::spec::{
     KeySource, Matcher, Mode, Origin, PolicySpec, QuotaSpec, RuleSpec, Scope, SetSpec, Source,
     Trust, quoted_text,
 };
+use tollgate_policy::waiting::SlabMap;
 
 use crate::compile::subsumption::{implies, implies_values};
 use crate::compile::{costs, limit_from, penalty, regexes};
@@ -289,12 +289,14 @@ fn regrows_one(limiter: &Limiter) -> bool {
 /// Two quotas with one name in one response cannot be distinguished: rules that are reported to the
 /// same clients, of which one applies whenever the other does.
 fn name_warnings(spec: &PolicySpec, left: &Cell<usize>, rules_at: &At<'_>) {
-    let mut first: BTreeMap<&str, (usize, &RuleSpec)> = BTreeMap::new();
+    let mut first: SlabMap<&str, (usize, &RuleSpec)> = SlabMap::new();
     let rules = spec.rules.iter().enumerate();
     for (i, rule) in rules.filter(|(_, rule)| is_reported(rule)) {
         let sets = rule.tiers.iter().map(|tier| &tier.set);
         for quota in [&rule.set].into_iter().chain(sets).flat_map(|set| &set.own.quotas) {
-            let (earlier, other) = *first.entry(&quota.name).or_insert((i, rule));
+            let name = quota.name.as_str();
+            let (earlier, other) = first.get(&name).copied().unwrap_or((i, rule));
+            first.insert_new(name, (i, rule));
             if earlier != i && overlap(other, rule, left) {
                 rules_at.item(spec.place_of(i)).field("quotas").problem(format!(
                     "{} is also a quota of rules[{}], and clients of both cannot distinguish the two",

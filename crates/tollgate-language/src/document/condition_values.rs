@@ -3,7 +3,6 @@
 //!
 //! Invariant: each value is valid on its own, in the form that is compared with a request.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,6 +15,7 @@ use crate::json::reader::{FromNode, record, schema};
 use tollgate_http_syntax::address::Cidr;
 use tollgate_http_syntax::authority::write_host;
 use tollgate_policy::spec::{Asn, Country, Host, MAX_VALUES, Matcher, Regex, quoted_text};
+use tollgate_policy::waiting::SlabMap;
 
 impl FromNode for Host {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
@@ -61,11 +61,12 @@ impl<K: FromNode + AsRef<[u8]>, M: FromNode> FromNode for Named<K, M> {
             return at.wrong(node, "an object of names and their values");
         };
         within(MAX_VALUES, fields.len(), at)?;
-        let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
+        let (mut named, mut seen) = (Vec::new(), SlabMap::new());
         for (i, (name, node)) in fields.iter().enumerate() {
             let at = at.user_field(name);
             let key = K::read(&Node::Text(name.clone()), &at);
-            let is_new = key.as_ref().is_none_or(|key| seen.insert(Vec::from(key.as_ref())));
+            let is_new =
+                key.as_ref().is_none_or(|key| seen.insert_new(Vec::from(key.as_ref()), ()));
             if !is_new && !at.is_full() {
                 at.problem(given_again(name, fields.get(..i).unwrap_or_default()));
             }

@@ -3,7 +3,6 @@
 //! Invariant: a value of these types is valid on its own; `compile::tenant` checks everything that
 //! depends on the policy (whether it has such a rule or tier).
 
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -15,6 +14,7 @@ use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, Lenient, record, schema};
 use tollgate_policy::spec::{Bounded, Name};
+use tollgate_policy::waiting::SlabMap;
 
 /// The most rules that an entry has quotas for: more than a person writes by hand. Each of them is
 /// a record of the tenant.
@@ -52,10 +52,10 @@ impl FromNode for QuotasByRule {
         if fields.is_empty() {
             at.problem("is empty; give at least one, or leave it out".into());
         }
-        let (mut quotas, mut seen) = (Vec::new(), BTreeSet::new());
+        let (mut quotas, mut seen) = (Vec::new(), SlabMap::new());
         for (rule, node) in fields {
             let at = at.user_field(rule);
-            if !seen.insert(rule) {
+            if !seen.insert_new(rule, ()) {
                 at.problem("is given twice; give it once".into());
             }
             quotas.push((rule.clone(), Vec::read(node, &at).unwrap_or_default()));

@@ -5,7 +5,6 @@
 //! place keep the order in which they were found. The public form of a place contains names of this
 //! crate and numbers, and no part of the document: a field's name is static.
 
-use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -16,6 +15,7 @@ use crate::json::node::quoted;
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_http_syntax::token::is_token;
 use tollgate_policy::spec::{MAX_QUOTED, Problem, Problems, quoted_text};
+use tollgate_policy::waiting::SlabMap;
 
 /// The most problems that are listed: a person does not write a document with more.
 const MAX_PROBLEMS: usize = 1000;
@@ -184,7 +184,7 @@ impl ProblemList {
 
 /// The positions of fields in the objects that were visited: an object of many fields is read once.
 #[derive(Default)]
-struct Order<'d>(BTreeMap<*const Node, BTreeMap<&'d str, usize>>);
+struct Order<'d>(SlabMap<*const Node, SlabMap<&'d str, usize>>);
 
 impl<'d> Order<'d> {
     /// The index of each step among its siblings; a missing one comes after all that are present.
@@ -196,8 +196,12 @@ impl<'d> Order<'d> {
                 (PathStep::Item(i), Some(Node::List(items))) => (*i, items.get(*i)),
                 (PathStep::Item(i), _) => (*i, None),
                 (PathStep::Field(name), Some(object @ Node::Object(fields))) => {
-                    let places = self.0.entry(object).or_insert_with(|| first_of(fields));
-                    let place = places.get(name.as_str()).copied().unwrap_or(usize::MAX);
+                    let object = core::ptr::from_ref(object);
+                    if self.0.get(&object).is_none() {
+                        self.0.insert(object, first_of(fields));
+                    }
+                    let found = self.0.get(&object).and_then(|places| places.get(&name.as_str()));
+                    let place = found.copied().unwrap_or(usize::MAX);
                     (place, fields.get(place).map(|(_, value)| value))
                 }
                 (PathStep::Field(_), _) => (usize::MAX, None),
@@ -210,8 +214,12 @@ impl<'d> Order<'d> {
 }
 
 /// The first index of each name.
-fn first_of(fields: &[(String, Node)]) -> BTreeMap<&str, usize> {
-    fields.iter().enumerate().rev().map(|(i, (name, _))| (name.as_str(), i)).collect()
+fn first_of(fields: &[(String, Node)]) -> SlabMap<&str, usize> {
+    let mut first = SlabMap::new();
+    for (i, (name, _)) in fields.iter().enumerate() {
+        first.insert_new(name.as_str(), i);
+    }
+    first
 }
 
 #[cfg(test)]

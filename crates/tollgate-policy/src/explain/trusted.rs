@@ -10,6 +10,7 @@ use crate::explain::describe::joined;
 use crate::explain::rules::Explain;
 use crate::spec::key::KeySource;
 use crate::spec::key_item::KeyPart;
+use tollgate_http_syntax::sort::sort_by;
 
 impl<'p> Explain<'p> {
     /// The parts of a client's certificate that are counted by in Envoy, in words; `None` when none
@@ -21,7 +22,7 @@ impl<'p> Explain<'p> {
             Some(field)
         };
         let mut fields: Vec<_> = self.0.all_key_parts().filter_map(field).collect();
-        fields.sort_unstable();
+        sort_by(&mut fields, Ord::cmp);
         fields.dedup();
         let names = joined(fields.into_iter().map(|field| field.name().to_string()), " and ");
         (!names.is_empty()).then(|| {
@@ -39,7 +40,7 @@ impl<'p> Explain<'p> {
             path.0.first()
         };
         let mut filters: Vec<&String> = self.0.all_key_parts().filter_map(filter).collect();
-        filters.sort_unstable();
+        sort_by(&mut filters, Ord::cmp);
         filters.dedup();
         let names = joined(filters.into_iter().map(ToString::to_string), " and ");
         (!names.is_empty()).then(|| {

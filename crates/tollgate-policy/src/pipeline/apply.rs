@@ -319,7 +319,8 @@ impl Tier {
     fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
         group.spec.key.iter().zip(parts(key)).any(|(part, value)| {
             let values = if part.is_address() { &self.addresses } else { &self.key_values };
-            value.is_some_and(|value| values.contains(value))
+            value
+                .is_some_and(|value| values.binary_search_by(|it| it.as_slice().cmp(value)).is_ok())
         })
     }
 }

@@ -16,7 +16,6 @@
 //! quota the length of its name `u8` and the name. Where requests bring limits with them, then per
 //! quota the limit of a request that brings none, `u64`.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -24,6 +23,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::stable_hash::stable_hash;
+use tollgate_http_syntax::sort::sort_by;
 use tollgate_storage::{Bytes, StoredSet, push_block};
 
 /// The version of these bytes.
@@ -39,8 +39,8 @@ pub struct Directory {
     /// Sorted by generation, the earliest first.
     sets: Vec<KnownSet>,
     /// From the identity in a record, per version of its states' layout, to the set and the
-    /// version.
-    by_id: BTreeMap<u32, (usize, u8)>,
+    /// version. Sorted by identity.
+    by_id: Vec<(u32, (usize, u8))>,
 }
 
 /// A set, and the generation in which it was last configured.
@@ -69,7 +69,7 @@ pub enum Registered {
 
 impl Directory {
     /// An empty directory.
-    pub(crate) const NONE: Self = Self { sets: Vec::new(), by_id: BTreeMap::new() };
+    pub(crate) const NONE: Self = Self { sets: Vec::new(), by_id: Vec::new() };
 
     /// Reads the bytes of [`Directory::write`]; `None` for any other bytes. A set that this version
     /// does not know is left out.
@@ -136,7 +136,10 @@ impl Directory {
 
     /// The set of a record with this identity, and the version of its states' layout.
     pub(crate) fn find(&self, id: u32) -> Option<(&KnownSet, u8)> {
-        let (index, version) = self.by_id.get(&id)?;
+        // Of two sets with one identity, the later one.
+        let after = self.by_id.partition_point(|(known, _)| *known <= id);
+        let (known, (index, version)) = self.by_id.get(after.checked_sub(1)?)?;
+        (*known == id).then_some(())?;
         Some((self.sets.get(*index)?, *version))
     }
 
@@ -152,13 +155,13 @@ impl Directory {
     }
 
     fn of(sets: Vec<KnownSet>) -> Self {
-        let mut by_id = BTreeMap::new();
+        let mut by_id = Vec::new();
         for (index, known) in sets.iter().enumerate() {
             for version in 1..=known.set.version() {
-                // Of two sets with one identity, the later one.
-                by_id.insert(known.set.id_in(version), (index, version));
+                by_id.push((known.set.id_in(version), (index, version)));
             }
         }
+        sort_by(&mut by_id, |(one, _), (other, _)| one.cmp(other));
         Self { sets, by_id }
     }
 }

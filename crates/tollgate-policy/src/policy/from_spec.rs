@@ -4,7 +4,6 @@
 //! tiers, and those of fallbacks after all others. Only identities, those of groups and records,
 //! are taken from the spec unchecked, because only the document determines them; each is unique.
 
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -211,12 +210,7 @@ impl RuleSpec {
 impl TierSpec {
     fn add(self, to: &mut Adding<'_>) -> Option<Tier> {
         let Self { name, priority, when, repeated, key_values, set } = self;
-        // One at a time: collecting would sort them, with another sort function in the module.
-        let mut distinct = BTreeSet::new();
-        for value in key_values {
-            distinct.insert(value);
-        }
-        let key_values = distinct;
+        debug_assert!(key_values.is_sorted_by(|one, next| one < next));
         let prefixes = to.policy.prefixes_of(to.group);
         let addresses = Tier::addresses_of(&key_values, prefixes);
         let set = set.add(Some(name), to)?;

@@ -2,7 +2,6 @@
 //!
 //! Invariant: its indexes refer to the policy that contains it.
 
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -60,10 +59,10 @@ pub(crate) struct Tier {
     pub(crate) when: Option<Conditions>,
     /// How several values are interpreted in the field that `when` tests.
     pub(crate) repeated: Option<Repeated>,
-    /// Empty: any value.
-    pub(crate) key_values: BTreeSet<Vec<u8>>,
-    /// The `key_values` that are addresses, grouped by prefix, in the form used in keys.
-    pub(crate) addresses: BTreeSet<Vec<u8>>,
+    /// Sorted, and each once. Empty: any value.
+    pub(crate) key_values: Vec<Vec<u8>>,
+    /// The `key_values` that are addresses, grouped by prefix, in the form used in keys; sorted.
+    pub(crate) addresses: Vec<Vec<u8>>,
     pub(crate) set: u16,
 }
 
@@ -74,20 +73,17 @@ impl Tier {
         sort_by(tiers, |one, other| other.priority.cmp(&one.priority));
     }
 
-    /// The `key_values` that are addresses, in the form used in keys.
-    pub(crate) fn addresses_of(
-        key_values: &BTreeSet<Vec<u8>>,
-        prefixes: Prefixes,
-    ) -> BTreeSet<Vec<u8>> {
-        let mut addresses = BTreeSet::new();
+    /// The `key_values` that are addresses, in the form used in keys; sorted, and each once.
+    pub(crate) fn addresses_of(key_values: &[Vec<u8>], prefixes: Prefixes) -> Vec<Vec<u8>> {
+        let mut addresses = Vec::new();
         for value in key_values {
             let address = core::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             if let Some(address) = address {
-                prefixes.group(address, |bytes| {
-                    addresses.insert(bytes.into());
-                });
+                prefixes.group(address, |bytes| addresses.push(bytes.into()));
             }
         }
+        sort_by(&mut addresses, Ord::cmp);
+        addresses.dedup();
         addresses
     }
 }

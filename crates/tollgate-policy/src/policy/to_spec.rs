@@ -82,7 +82,7 @@ impl TierSpec {
             priority,
             when,
             repeated,
-            key_values: key_values.into_iter().collect(),
+            key_values,
             set: SetSpec::of(set, sets),
         }
     }

@@ -2,7 +2,6 @@
 //!
 //! Invariant: expressions with the same text share one program.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::spec::action::Action;
@@ -12,6 +11,7 @@ use crate::spec::descriptor::{EntryMatcher, Form};
 use crate::spec::policy::PolicySpec;
 use crate::spec::regex::Regex;
 use crate::spec::wanted::Matcher;
+use tollgate_http_syntax::sort::sort_by;
 
 impl PolicySpec {
     /// All its regular expressions, in conditions and in keys.
@@ -32,10 +32,9 @@ impl PolicySpec {
 
     /// The number of its regular expressions whose texts differ.
     pub fn count_regexes(&mut self) -> usize {
-        let mut texts = BTreeSet::new();
-        self.regexes().for_each(|regex| {
-            texts.insert(regex.text());
-        });
+        let mut texts: Vec<&str> = self.regexes().map(|regex| regex.text()).collect();
+        sort_by(&mut texts, Ord::cmp);
+        texts.dedup();
         texts.len()
     }
 

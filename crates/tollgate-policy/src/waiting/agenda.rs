@@ -5,9 +5,9 @@
 //! in the order in which they were added, so that one line that is due repeatedly does not delay
 //! the turn of another.
 
-use alloc::collections::BTreeMap;
-
 use tollgate_core::Timestamp;
+
+use super::slab_map::SlabMap;
 
 /// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,13 +24,13 @@ pub(super) type Entry = (Timestamp, bool, u64);
 /// The entries by time.
 #[derive(Debug)]
 pub(super) struct Agenda {
-    entries: BTreeMap<Entry, Wake>,
+    entries: SlabMap<Entry, Wake>,
     added: u64,
 }
 
 impl Agenda {
     pub(super) const fn new() -> Self {
-        Self { entries: BTreeMap::new(), added: 0 }
+        Self { entries: SlabMap::new(), added: 0 }
     }
 
     pub(super) fn add(&mut self, at: Timestamp, wake: Wake) -> Entry {
@@ -48,11 +48,11 @@ impl Agenda {
 
     /// The next entry whose time has come.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<Wake> {
-        let first = self.entries.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
+        self.next_at().filter(|at| *at <= now)?;
+        self.entries.pop_first().map(|(_, wake)| wake)
     }
 
     pub(super) fn next_at(&self) -> Option<Timestamp> {
-        self.entries.first_key_value().map(|((at, ..), _)| *at)
+        self.entries.first().map(|((at, ..), _)| *at)
     }
 }

@@ -166,9 +166,9 @@ impl<K: Ord + Clone, T> Queue<K, T> {
 
     /// The lines of turns whose keys are from `first` to `last`.
     pub fn lines_between(&self, first: &K, last: &K) -> Vec<K> {
-        let range = (first.clone(), None)..=(last.clone(), None);
-        let turns = self.by_key.range(range).filter(|((_, cost), _)| cost.is_none());
-        turns.map(|((key, _), _)| key.clone()).collect()
+        let from_first = self.by_key.rest_from(&(first.clone(), None)).map(|(name, _)| name);
+        let between = from_first.take_while(|(key, _)| key <= last);
+        between.filter(|(_, cost)| cost.is_none()).map(|(key, _)| key.clone()).collect()
     }
 
     /// The surface's value for the first of this line: for a surface without a common timer, which

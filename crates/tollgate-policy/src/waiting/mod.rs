@@ -7,8 +7,8 @@
 //! Invariant: the waiters of one key are in a line in the order in which they came, and only the
 //! first is decided again, at the soonest time at which its quota can allow it. So a line costs
 //! about one decision per request, however long it is. No waiter goes before its time, none is kept
-//! beyond its deadline, and no more are kept than [`Limits`] allow. Everything here takes O(log n),
-//! except that a new waiter passes those of a lower priority one by one.
+//! beyond its deadline, and no more are kept than [`Limits`] allow. Everything here takes O(log n)
+//! comparisons, except that a new waiter passes those of a lower priority one by one.
 //!
 //! Times belong to the line, and the first waiter takes the next time. A new waiter passes those at
 //! the end that have a lower priority and still go in time after it. So a priority changes which
@@ -34,6 +34,7 @@ mod places;
 mod poll;
 mod queue;
 mod slab_map;
+mod slot_order;
 mod turn;
 mod waiting_plan;
 

@@ -4,8 +4,9 @@
 //! it, and after all that were before that one. Positions have gaps, so that others fit in between;
 //! when a gap is used up, all positions are assigned again.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+use super::slab_map::SlabMap;
 
 /// The gap between two waiters that came one after the other.
 const GAP: u64 = 1 << 32;
@@ -16,8 +17,8 @@ const STEP: u64 = 1 << 16;
 /// Tickets in the order in which they go.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    by_position: BTreeMap<u64, u64>,
-    positions: BTreeMap<u64, u64>,
+    by_position: SlabMap<u64, u64>,
+    positions: SlabMap<u64, u64>,
 }
 
 impl Order {
@@ -26,13 +27,13 @@ impl Order {
     }
 
     pub(super) fn first(&self) -> Option<u64> {
-        self.by_position.first_key_value().map(|(_, ticket)| *ticket)
+        self.by_position.first().map(|(_, ticket)| *ticket)
     }
 
     /// The tickets that go before `ticket`.
     pub(super) fn before(&self, ticket: u64) -> impl Iterator<Item = u64> {
         let position = self.positions.get(&ticket).copied().unwrap_or_default();
-        self.by_position.range(..position).map(|(_, ticket)| *ticket)
+        self.by_position.before(&position).map(|(_, ticket)| *ticket)
     }
 
     /// All of them, from the last to the first.
@@ -62,10 +63,10 @@ impl Order {
 
     fn free_position(&self, other: Option<u64>) -> Option<u64> {
         let Some(at) = other.and_then(|other| self.positions.get(&other)).copied() else {
-            let last = self.by_position.last_key_value().map_or(0, |(position, _)| *position);
+            let last = self.by_position.last().map_or(0, |(position, _)| *position);
             return last.checked_add(GAP);
         };
-        let previous = self.by_position.range(..at).next_back();
+        let previous = self.by_position.before(&at).next_back();
         let previous = previous.map_or(0, |(position, _)| *position);
         let step = (at.saturating_sub(previous) / 2).min(STEP);
         (step > 0).then(|| previous.saturating_add(step))
@@ -73,7 +74,7 @@ impl Order {
 
     fn set_apart(&mut self) {
         let tickets: Vec<u64> = self.by_position.values().copied().collect();
-        self.by_position.clear();
+        self.by_position = SlabMap::new();
         let mut position = 0_u64;
         for ticket in tickets {
             position = position.saturating_add(GAP);

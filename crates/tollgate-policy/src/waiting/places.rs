@@ -3,9 +3,9 @@
 //! Invariant: there is one taken time for every waiter; the first of the line has the soonest, and
 //! so on. A spare time, which is charged but has no waiter, is never before a taken one.
 
-use alloc::collections::BTreeMap;
-
 use tollgate_core::Timestamp;
+
+use super::slab_map::SlabMap;
 
 /// The times of a line.
 #[derive(Debug, Default)]
@@ -84,19 +84,21 @@ impl Places {
 /// A multiset of times.
 #[derive(Debug, Default)]
 struct Times {
-    numbers: BTreeMap<Timestamp, u64>,
+    numbers: SlabMap<Timestamp, u64>,
     count: usize,
 }
 
 impl Times {
     fn add(&mut self, at: Timestamp) {
-        let number = self.numbers.entry(at).or_default();
-        *number = number.saturating_add(1);
+        match self.numbers.get_mut(&at) {
+            Some(number) => *number = number.saturating_add(1),
+            None => self.numbers.insert(at, 1),
+        }
         self.count = self.count.saturating_add(1);
     }
 
     fn first(&self) -> Option<Timestamp> {
-        self.numbers.first_key_value().map(|(at, _)| *at)
+        self.numbers.first().map(|(at, _)| *at)
     }
 
     fn nth(&self, before: usize) -> Option<Timestamp> {
@@ -119,7 +121,7 @@ impl Times {
     }
 
     fn pop_last(&mut self) -> Option<Timestamp> {
-        let at = *self.numbers.last_key_value()?.0;
+        let at = *self.numbers.last()?.0;
         self.take(at);
         Some(at)
     }

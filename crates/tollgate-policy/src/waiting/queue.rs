@@ -5,8 +5,6 @@
 //! the sum of the bytes counted for the waiters and the lines. Within a line, waiters of one rank
 //! go by ticket, and tickets only grow.
 
-use alloc::collections::BTreeMap;
-
 use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::plan::Full;
@@ -90,7 +88,7 @@ pub struct Queue<K, T> {
     pub(super) waiters: SlabMap<u64, Waiter<T>>,
     pub(super) lines: SlabMap<u64, Line<K>>,
     /// Lines by key, and by cost for lines of places.
-    pub(super) by_key: BTreeMap<(K, Option<u64>), u64>,
+    pub(super) by_key: SlabMap<(K, Option<u64>), u64>,
     pub(super) agenda: Agenda,
     pub(super) bytes: usize,
     pub(super) issued: u64,
@@ -140,7 +138,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
             limits,
             waiters: SlabMap::new(),
             lines: SlabMap::new(),
-            by_key: BTreeMap::new(),
+            by_key: SlabMap::new(),
             agenda: Agenda::new(),
             bytes: 0,
             issued: 0,
@@ -180,7 +178,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     /// without a decision.
     #[must_use]
     pub fn has_line(&self, key: &K) -> bool {
-        self.by_key.contains_key(&(key.clone(), None))
+        self.by_key.get(&(key.clone(), None)).is_some()
     }
 
     /// The surface's value for a waiter.

@@ -8,7 +8,6 @@
 //! loses them is too strict and never too lax: the units it held count as spent when their lease is
 //! over.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
@@ -23,7 +22,8 @@ const LAYOUT: u8 = 2;
 /// The units that a node holds of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    all: BTreeMap<u64, Holding>,
+    /// In the order of their quota sets.
+    all: Vec<(u64, Holding)>,
 }
 
 /// The priority of a value against others that would replace it: the held units, and the end of
@@ -52,7 +52,7 @@ impl Holdings {
             let (set, len) = (bytes.u64()?, bytes.u16()?);
             let holding = bytes.bytes(len.into())?;
             let holding = Holding::decode(holding).ok_or(WireError::Malformed)?;
-            holdings.all.insert(set, holding);
+            *holdings.of(set) = holding;
         }
         Ok(holdings)
     }
@@ -62,7 +62,7 @@ impl Holdings {
         out.clear();
         out.push(LAYOUT);
         let mut bytes = Vec::new();
-        for (set, holding) in self.all.iter().filter(|(_, it)| **it != Holding::default()) {
+        for (set, holding) in self.all.iter().filter(|(_, it)| *it != Holding::default()) {
             bytes.clear();
             holding.encode(&mut bytes);
             out.extend(set.to_le_bytes());
@@ -74,19 +74,25 @@ impl Holdings {
 
     /// The holding of the quota set `set`.
     pub fn of(&mut self, set: u64) -> &mut Holding {
-        self.all.entry(set).or_default()
+        let (place, holding) = match self.all.binary_search_by_key(&set, |(set, _)| *set) {
+            Ok(place) => (place, self.all.remove(place).1),
+            Err(place) => (place, Holding::default()),
+        };
+        let (_, holding) = self.all.insert_mut(place, (set, holding));
+        holding
     }
 
     /// The quota sets that have a holding.
     pub fn sets(&self) -> impl Iterator<Item = u64> {
-        self.all.keys().copied()
+        self.all.iter().map(|(set, _)| *set)
     }
 
     /// The reason to keep `value`; `None` when dropping it loses nothing.
     #[must_use]
     pub fn claim(value: &[u8]) -> Option<HoldingsClaim> {
         let holdings = Self::decode(value);
-        let busy = holdings.all.values().filter(|holding| !holding.is_idle());
+        let busy =
+            holdings.all.iter().map(|(_, holding)| holding).filter(|holding| !holding.is_idle());
         let claims = busy.map(|holding| (holding.left(), holding.ends_at()));
         claims
             .reduce(|(left, until), (more, at)| (left.saturating_add(more), until.max(at)))
