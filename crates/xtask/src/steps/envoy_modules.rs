@@ -152,8 +152,8 @@ pub(super) const IN_MODULE_ALONE: [&str; 32] = [
     "envoy_values::another_line_or_element_makes_no_new_key",
 ];
 
-/// Those of [`OF_MODULE`] that an Envoy of another ABI could break: how headers, metadata, responses,
-/// waiting and the end of a stream go.
+/// Those of [`OF_MODULE`] that an Envoy of another ABI could break: how headers, metadata,
+/// responses, waiting and the end of a stream go.
 const OF_MODULE_ON_OLDER: [&str; 7] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_charging::every_place_of_a_success_comes_back",
