@@ -3,5 +3,6 @@
 
 mod envoy;
 mod hooks;
+mod linearizable;
 mod metadata;
 mod races;
