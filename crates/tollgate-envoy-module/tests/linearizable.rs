@@ -98,8 +98,8 @@ fn call(configuration: &Configuration, key: &str, cost: u64, sequence: &AtomicU6
         stream.response_header("ratelimit")
     } else {
         let sent = stream.sent.borrow();
-        let headers = sent.iter().flat_map(|sent| &sent.headers);
-        headers.filter(|(name, _)| name == "ratelimit").map(|(_, value)| value.clone()).next()
+        let mut headers = sent.iter().flat_map(|sent| &sent.headers);
+        headers.find(|(name, _)| name == "ratelimit").map(|(_, value)| value.clone())
     };
     stream.end();
     let field = field.expect("the field");
