@@ -89,7 +89,7 @@ const STEPS: &[Step] = &[
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     patient("envoy", "end to end, the slim module", END_TO_END, envoy_modules::slim),
-    patient("envoy", "end to end, the dynamic module", OLDER, envoy_modules::module),
+    patient("envoy", "end to end, the dynamic module", MODULE, envoy_modules::module),
     patient("envoy", "end to end, a filter with the SDK", END_TO_END, envoy_modules::example),
     paged("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     paged("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
@@ -129,6 +129,8 @@ const RELEASED: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
 /// The filter itself is built by an earlier step.
 const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
+/// With an origin that some of its tests have.
+const MODULE: &[&Tool] = &[&tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS, &tools::NGINX];
 const MESHES: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::MANIFESTS];
 const MANIFESTS: &[&Tool] = &[&tools::MANIFESTS];
 /// The tests that use the server.
