@@ -78,6 +78,7 @@ pub mod spec;
 mod stable_hash;
 mod facts;
 mod decimal;
+mod slab_map;
 #[cfg(test)]
 mod compiled_for_tests;
 
@@ -121,6 +122,7 @@ pub use policy::tenant::Tenant;
 pub use policy::tenant_name::Tenants;
 pub use request::claims::Claims;
 pub use request::given_key::{GivenKey, NoKey};
+pub use slab_map::SlabMap;
 pub use spec::deny::DenyRule;
 pub use spec::problem::{Problem, Problems};
 pub use spec::scope::Scope;

@@ -10,7 +10,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Limits, SlabMap};
+use tollgate_policy::SlabMap;
+use tollgate_policy::waiting::Limits;
 use tollgate_storage::{MAX_LEASE_KEYS, MAX_LEASE_SETS};
 
 use crate::active_policy::ActivePolicy;

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::waiting::SlabMap;
+use tollgate_policy::SlabMap;
 
 use crate::active_policy::ActivePolicy;
 use crate::fleet::holdings::HoldingsKey;

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 
 use tollgate_core::Timestamp;
 use tollgate_policy::Paid;
-use tollgate_policy::waiting::{Limits, SlabMap};
+use tollgate_policy::SlabMap;
+use tollgate_policy::waiting::Limits;
 
 use crate::fleet::holdings::HoldingsKey;
 

@@ -3,7 +3,7 @@
 //! Invariant: a number has at most one value. Deliberately absent: which numbers there are; a host
 //! that chooses them needs no search.
 
-use tollgate_policy::waiting::SlabMap;
+use tollgate_policy::SlabMap;
 
 /// Values by the numbers of streams.
 pub trait StreamMap<T>: Default {

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::Span;
-use tollgate_policy::waiting::SlabMap;
+use tollgate_policy::SlabMap;
 
 use crate::cell::with;
 use crate::host::proxy::Proxy;

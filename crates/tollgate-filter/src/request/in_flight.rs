@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{SlabMap, Turn};
+use tollgate_policy::SlabMap;
+use tollgate_policy::waiting::Turn;
 use tollgate_policy::{Plan, RequestInFlight};
 
 use crate::active_policy::ActivePolicy;

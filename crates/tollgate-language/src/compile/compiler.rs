@@ -25,13 +25,13 @@ use crate::document::scope::WithoutState;
 use crate::json::place::At;
 use crate::json::reader::Lenient;
 use crate::surface::traits;
+use tollgate_policy::SlabMap;
 use tollgate_policy::spec::{
     Action, Conditions, Cost, DEFAULT_LEASE, FALLBACK, Fixed, GroupSpec, MAX_KEY_PARTS, MAX_NAME,
     MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS, Mode, OnFailure, OnMissing, PolicySpec, QuotaSpec,
     RecordSpec, RuleSpec, RuleTerms, Scope, SetSpec, Surface, TierSpec, items, parts_of,
     stable_hash, with_holds,
 };
-use tollgate_policy::waiting::SlabMap;
 
 /// Keys held in Envoy unless the policy sets another number.
 const DEFAULT_CAPACITY: u32 = 65_536;
@@ -268,8 +268,7 @@ impl Compiler {
         let identity = key_identity(&key, &doc.name.0, prefixes, scope);
         let shards = doc.shards.map(|shards| shards.0);
         let next = small(self.spec.groups.len());
-        let index = self.groups.get(&identity).copied().unwrap_or(next);
-        self.groups.insert_new(identity, next);
+        let index = self.groups.get_or_insert(identity, next);
         if index == next {
             self.spec.groups.push(GroupSpec {
                 key,

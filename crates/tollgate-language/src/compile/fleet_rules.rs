@@ -13,8 +13,8 @@ use crate::document::rule::RuleDoc;
 use crate::json::place::At;
 use tollgate_http_syntax::path::Segment;
 use tollgate_http_syntax::sort::sort_by;
+use tollgate_policy::SlabMap;
 use tollgate_policy::spec::{Conditions, Host, MAX_FLEET_RULES, Scope};
-use tollgate_policy::waiting::SlabMap;
 
 /// The leading segments of a path that can distinguish rules.
 const DEPTH: usize = 8;

@@ -8,10 +8,10 @@ use alloc::format;
 use alloc::string::String;
 
 use tollgate_http_syntax::address::Prefixes;
+use tollgate_policy::SlabMap;
 use tollgate_policy::spec::{
     About, KeyForm, KeyPart, KeySource, Name, Of, Scope, items, stable_hash,
 };
-use tollgate_policy::waiting::SlabMap;
 use tollgate_storage::marked;
 
 use crate::json::place::At;

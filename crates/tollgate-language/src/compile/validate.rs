@@ -16,12 +16,12 @@ use crate::document::scalar::NO_JOIN;
 use crate::json::place::At;
 use crate::surface::{Supply, Traits};
 use tollgate_http_syntax::repeated::Repeated;
+use tollgate_policy::SlabMap;
 use tollgate_policy::metrics::metric_label;
 use tollgate_policy::spec::{
     Action, ActualCost, Conditions, HeaderName, KeyPart, KeySource, LimitSource, MAX_KEY_PARTS,
     Need, Source, Surface, items, quoted_text,
 };
-use tollgate_policy::waiting::SlabMap;
 
 /// Notes settings that can never have an effect.
 pub(super) fn errors(document: &Document, surface: Surface, traits: &Traits, root: &At<'_>) {
@@ -139,9 +139,7 @@ fn label_errors(document: &Document, rules_at: &At<'_>) {
     let mut first: SlabMap<String, (usize, &str)> = SlabMap::new();
     for (i, rule) in document.all_rules() {
         let name = rule.name().0.as_str();
-        let label = metric_label(name);
-        let (earlier, other) = first.get(&label).copied().unwrap_or((i, name));
-        first.insert_new(label, (i, name));
+        let (earlier, other) = first.get_or_insert(metric_label(name), (i, name));
         if other != name {
             rules_at.item(i).field("name").problem(format!(
                 "is {} in the metrics, as rules[{earlier}] is; use another name",

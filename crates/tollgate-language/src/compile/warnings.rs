@@ -12,12 +12,12 @@ use tollgate_http_syntax::address::{percent_of_ipv4, percent_of_ipv6};
 use tollgate_http_syntax::path::lower;
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_http_syntax::values::trimmed;
+use tollgate_policy::SlabMap;
 use tollgate_policy::spec::{
     Action, Charging, ClientAddress, Condition, Conditions, Cost, Ending, KeyForm, KeyPart,
     KeySource, Matcher, Mode, Origin, PolicySpec, QuotaSpec, RuleSpec, Scope, SetSpec, Source,
     Trust, quoted_text,
 };
-use tollgate_policy::waiting::SlabMap;
 
 use crate::compile::subsumption::{implies, implies_values};
 use crate::compile::{costs, limit_from, penalty, regexes};
@@ -294,9 +294,7 @@ fn name_warnings(spec: &PolicySpec, left: &Cell<usize>, rules_at: &At<'_>) {
     for (i, rule) in rules.filter(|(_, rule)| is_reported(rule)) {
         let sets = rule.tiers.iter().map(|tier| &tier.set);
         for quota in [&rule.set].into_iter().chain(sets).flat_map(|set| &set.own.quotas) {
-            let name = quota.name.as_str();
-            let (earlier, other) = first.get(&name).copied().unwrap_or((i, rule));
-            first.insert_new(name, (i, rule));
+            let (earlier, other) = first.get_or_insert(quota.name.as_str(), (i, rule));
             if earlier != i && overlap(other, rule, left) {
                 rules_at.item(spec.place_of(i)).field("quotas").problem(format!(
                     "{} is also a quota of rules[{}], and clients of both cannot distinguish the two",

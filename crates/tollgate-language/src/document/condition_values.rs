@@ -14,8 +14,8 @@ use crate::json::place::At;
 use crate::json::reader::{FromNode, record, schema};
 use tollgate_http_syntax::address::Cidr;
 use tollgate_http_syntax::authority::write_host;
+use tollgate_policy::SlabMap;
 use tollgate_policy::spec::{Asn, Country, Host, MAX_VALUES, Matcher, Regex, quoted_text};
-use tollgate_policy::waiting::SlabMap;
 
 impl FromNode for Host {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {

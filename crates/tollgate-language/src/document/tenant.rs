@@ -13,8 +13,8 @@ use crate::document::rule::QuotaDoc;
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::reader::{FromNode, Lenient, record, schema};
+use tollgate_policy::SlabMap;
 use tollgate_policy::spec::{Bounded, Name};
-use tollgate_policy::waiting::SlabMap;
 
 /// The most rules that an entry has quotas for: more than a person writes by hand. Each of them is
 /// a record of the tenant.

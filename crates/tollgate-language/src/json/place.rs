@@ -14,8 +14,8 @@ use crate::json::node::Node;
 use crate::json::node::quoted;
 use tollgate_http_syntax::sort::sort_by;
 use tollgate_http_syntax::token::is_token;
+use tollgate_policy::SlabMap;
 use tollgate_policy::spec::{MAX_QUOTED, Problem, Problems, quoted_text};
-use tollgate_policy::waiting::SlabMap;
 
 /// The most problems that are listed: a person does not write a document with more.
 const MAX_PROBLEMS: usize = 1000;

@@ -7,7 +7,7 @@
 
 use tollgate_core::Timestamp;
 
-use super::slab_map::SlabMap;
+use crate::slab_map::SlabMap;
 
 /// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

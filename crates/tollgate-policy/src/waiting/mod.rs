@@ -33,8 +33,6 @@ mod pace;
 mod places;
 mod poll;
 mod queue;
-mod slab_map;
-mod slot_order;
 mod turn;
 mod waiting_plan;
 
@@ -44,6 +42,5 @@ pub use crate::spec::limits::Limits;
 pub use pace::Pace;
 pub use poll::Poll;
 pub use queue::{Due, PlaceRequest, Queue, Ticket, TurnRequest};
-pub use slab_map::SlabMap;
 pub use turn::Turn;
 pub use waiting_plan::{WaitingPlan, WaitingPlanMut};

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::slab_map::SlabMap;
+use crate::slab_map::SlabMap;
 
 /// The gap between two waiters that came one after the other.
 const GAP: u64 = 1 << 32;

@@ -5,7 +5,7 @@
 
 use tollgate_core::Timestamp;
 
-use super::slab_map::SlabMap;
+use crate::slab_map::SlabMap;
 
 /// The times of a line.
 #[derive(Debug, Default)]

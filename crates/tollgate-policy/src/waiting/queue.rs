@@ -14,7 +14,7 @@ use super::agenda::{Agenda, Entry, Wake};
 use super::order::Order;
 use super::pace::Pace;
 use super::places::Places;
-use super::slab_map::SlabMap;
+use crate::slab_map::SlabMap;
 
 /// Bytes of a waiter in addition to its own: its places in the maps.
 pub(super) const WAITER_BYTES: usize = 256;

@@ -4,12 +4,14 @@
 //! ordered, so a module contains the code of one order for all types of keys and values. Memory
 //! that was allocated once is used again, and not freed.
 
+mod slot_order;
+
 use core::cmp::Ordering;
 use core::fmt::{Debug, Formatter, Result};
 
 use slab::Slab;
 
-use super::slot_order::SlotOrder;
+use slot_order::SlotOrder;
 
 /// Values by their keys.
 pub struct SlabMap<K, V> {
@@ -130,6 +132,18 @@ impl<K: Ord, V> SlabMap<K, V> {
         is_new
     }
 
+    /// The value under `key`, or `value`, which is inserted if there is none.
+    pub fn get_or_insert(&mut self, key: K, value: V) -> V
+    where
+        V: Copy,
+    {
+        if let Some(there) = self.get(&key) {
+            return *there;
+        }
+        self.add(key, value);
+        value
+    }
+
     /// Removes the value under `key`.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let entries = &self.entries;
@@ -184,9 +198,13 @@ mod tests {
                     map.insert(key, step);
                     expected.insert(key, step);
                 }
-                _ => {
-                    map.insert_new(key, step);
+                _ if step % 2 == 0 => {
+                    assert_eq!(map.insert_new(key, step), !expected.contains_key(&key));
                     expected.entry(key).or_insert(step);
+                }
+                _ => {
+                    let there = *expected.entry(key).or_insert(step);
+                    assert_eq!(map.get_or_insert(key, step), there);
                 }
             }
             map.for_each_mut(|key, value| *value += *key);
