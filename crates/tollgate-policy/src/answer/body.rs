@@ -3,19 +3,13 @@
 //! Invariant: there is a content type if and only if there is a body. Names of quotas are reported;
 //! keys and other values that a client sent never are.
 
-use alloc::format;
 use alloc::string::String;
 
 use crate::answer::fields;
 use crate::answer::outcome::{Cause, Outcome, status_of};
-use crate::answer::problem_details::ProblemDetails;
-use crate::answer::text::Text as Digits;
+use crate::answer::problem_details::{Detail, ProblemDetails, ProblemKind};
 use crate::spec::action::Text;
 use crate::spec::response::BodyFormat;
-
-/// The problem type of a denial by a rule that denies without counting. No registered type has this
-/// meaning; docs/denied.md documents it.
-const DENIED_BY_RULE: &str = "urn:tollgate:problem:denied-by-rule";
 
 impl Outcome<'_> {
     /// The body of a denial: problem details (RFC 9457), unless the policy sets another format;
@@ -36,30 +30,35 @@ impl Outcome<'_> {
         }
         match self.policy.response.spec.body {
             BodyFormat::Empty => String::new(),
-            BodyFormat::Text => format!("{}\n", self.detail()),
+            BodyFormat::Text => {
+                let mut text = self.detail().text();
+                text.push('\n');
+                text
+            }
             BodyFormat::ProblemJson => self.problem(cause),
         }
     }
 
-    pub(crate) fn detail(&self) -> String {
+    pub(crate) fn detail(&self) -> Detail {
+        let text = |text| Detail { before: text, number: None };
         match (self.cause, self.retry_after()) {
-            (Some(Cause::Malformed(malformed)), _) => malformed.detail().into(),
-            (Some(Cause::Rule(_)), _) => "a rule of the policy denies this request".into(),
-            (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
-            (Some(Cause::Busy), Some(wait)) => {
-                let seconds = fields::seconds(wait.saturating_add(self.jitter()));
-                numbered("too many requests are waiting; try again in ", seconds, " s")
-            }
-            _ if self.is_key_missing() => "the request lacks what its quota is counted by".into(),
-            (_, Some(wait)) => match fields::seconds(wait.saturating_add(self.jitter())) {
-                1 => "try again in 1 second".into(),
-                seconds => numbered("try again in ", seconds, " seconds"),
+            (Some(Cause::Malformed(malformed)), _) => text(malformed.detail()),
+            (Some(Cause::Rule(_)), _) => text("a rule of the policy denies this request"),
+            (Some(Cause::Failure), _) => text("the rate limiter cannot decide at the moment"),
+            (Some(Cause::Busy), Some(wait)) => Detail {
+                before: "too many requests are waiting; try again in ",
+                number: Some((fields::seconds(wait.saturating_add(self.jitter())), " s")),
             },
-            (_, None) if self.is_closed() => "the quota allows no requests".into(),
+            _ if self.is_key_missing() => text("the request lacks what its quota is counted by"),
+            (_, Some(wait)) => match fields::seconds(wait.saturating_add(self.jitter())) {
+                1 => text("try again in 1 second"),
+                seconds => Detail { before: "try again in ", number: Some((seconds, " seconds")) },
+            },
+            (_, None) if self.is_closed() => text("the quota allows no requests"),
             _ if self.reported().any(|it| it.is_violated() && it.is_in_flight()) => {
-                "too many requests at the same time; try again when one of them has ended".into()
+                text("too many requests at the same time; try again when one of them has ended")
             }
-            (_, None) => "the request costs more than the quota ever holds".into(),
+            (_, None) => text("the request costs more than the quota ever holds"),
         }
     }
 
@@ -70,23 +69,18 @@ impl Outcome<'_> {
     }
 
     fn problem(&self, cause: Cause<'_>) -> String {
-        let (kind, title) = match cause {
-            Cause::Failure | Cause::Busy => (
-                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-                "Temporary Reduced Capacity",
-            ),
-            Cause::Malformed(_) => ("about:blank", "Bad Request"),
-            Cause::Rule(_) => (DENIED_BY_RULE, "Denied by Rule"),
-            Cause::Quota(_) if self.reported().any(|it| it.is_in_penalty()) => (
-                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
-                "Abnormal Usage Detected",
-            ),
+        let kind = match cause {
+            Cause::Failure | Cause::Busy => ProblemKind::REDUCED_CAPACITY,
+            Cause::Malformed(_) => ProblemKind::BAD_REQUEST,
+            Cause::Rule(_) => ProblemKind::DENIED_BY_RULE,
+            Cause::Quota(_) if self.reported().any(|it| it.is_in_penalty()) => {
+                ProblemKind::ABNORMAL_USAGE
+            }
             Cause::Quota(_) | Cause::Silent(_) | Cause::MissingKey(_) => {
-                ("https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota Exceeded")
+                ProblemKind::QUOTA_EXCEEDED
             }
         };
-        let (status, detail) = (status_of(cause), &self.detail());
-        ProblemDetails { kind, title, status, detail }.of_quotas(self.violated())
+        kind.of_quotas(status_of(cause), self.detail(), self.violated())
     }
 
     /// `None` without a body: Envoy would drop the type, and all surfaces respond alike.
@@ -110,13 +104,6 @@ impl Outcome<'_> {
             (None, BodyFormat::Empty) => None,
         }
     }
-}
-
-/// Formatting with `core::fmt` would take five times as long.
-fn numbered(before: &str, number: u64, after: &str) -> String {
-    let mut digits = Digits::new();
-    digits.push_number(number);
-    [before, digits.as_str(), after].concat()
 }
 
 /// The denying rule's own body, unless the rule hides its limits.

@@ -77,14 +77,14 @@ impl Outcome<'_> {
             }
             Some(cause @ Cause::Rule(_)) => {
                 let own = own_body(cause).map(|body| body.0.clone());
-                let message = own.unwrap_or_else(|| self.detail());
+                let message = own.unwrap_or_else(|| self.detail().text());
                 GrpcStatus { code: PERMISSION_DENIED, message }
             }
             Some(Cause::Failure | Cause::Busy) => {
-                GrpcStatus { code: UNAVAILABLE, message: self.detail() }
+                GrpcStatus { code: UNAVAILABLE, message: self.detail().text() }
             }
             Some(Cause::Malformed(_)) => {
-                GrpcStatus { code: INVALID_ARGUMENT, message: self.detail() }
+                GrpcStatus { code: INVALID_ARGUMENT, message: self.detail().text() }
             }
             Some(Cause::Quota(_) | Cause::MissingKey(_)) | None => {
                 GrpcStatus { code: RESOURCE_EXHAUSTED, message: self.exhausted() }
@@ -113,7 +113,7 @@ impl Outcome<'_> {
     }
 
     fn exhausted(&self) -> String {
-        let Some(wait) = self.retry_after() else { return self.detail() };
+        let Some(wait) = self.retry_after() else { return self.detail().text() };
         let names = self.violated().collect::<Vec<_>>().join(", ");
         let seconds = fields::seconds(wait.saturating_add(self.jitter()));
         format!("quota exceeded: {names}; retry in {seconds} s")

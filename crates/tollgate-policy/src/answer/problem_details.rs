@@ -6,7 +6,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::answer::text::Text;
+use crate::answer::text::{DIGITS, digits};
 use crate::spec::problem::Problems;
 
 /// Bytes of a denial by one quota with a usual name.
@@ -25,18 +25,77 @@ pub struct ProblemDetails<'a> {
     pub detail: &'a str,
 }
 
-impl ProblemDetails<'_> {
-    /// The media type of problem details.
-    pub const MEDIA_TYPE: &'static str = "application/problem+json";
+/// A kind of problem of which every denial is one: its type and title, as the JSON before the
+/// status.
+pub(crate) struct ProblemKind(&'static str);
+
+impl ProblemKind {
+    pub(crate) const QUOTA_EXCEEDED: Self = Self(
+        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":"#,
+    );
+    pub(crate) const ABNORMAL_USAGE: Self = Self(
+        r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":"#,
+    );
+    pub(crate) const REDUCED_CAPACITY: Self = Self(
+        r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity","status":"#,
+    );
+    pub(crate) const BAD_REQUEST: Self =
+        Self(r#"{"type":"about:blank","title":"Bad Request","status":"#);
+    /// Of a rule that denies without counting. No registered type has this meaning;
+    /// docs/denied.md documents it.
+    pub(crate) const DENIED_BY_RULE: Self =
+        Self(r#"{"type":"urn:tollgate:problem:denied-by-rule","title":"Denied by Rule","status":"#);
 
     /// The document, with the names of the violated policies (`violated-policies`, as
     /// draft-ietf-httpapi-ratelimit-headers registers it), if there are any.
-    pub(crate) fn of_quotas<'q>(&self, violated: impl Iterator<Item = &'q str>) -> String {
-        let mut out = self.begin();
+    pub(crate) fn of_quotas<'q>(
+        self,
+        status: u16,
+        detail: Detail,
+        violated: impl Iterator<Item = &'q str>,
+    ) -> String {
+        let mut out = String::with_capacity(USUAL);
+        out.push_str(self.0);
+        out.push_str(digits(status.into(), &mut [0; DIGITS]));
+        out.push_str(",\"detail\":\"");
+        let start = out.len();
+        detail.push(&mut out);
+        debug_assert!(!out.get(start..).unwrap_or_default().contains(['"', '\\']), "as it is");
+        out.push('"');
         list(violated, "violated-policies", &mut out, push_text);
         out.push('}');
         out
     }
+}
+
+/// A denial in words: a sentence, with at most one number in it. It has no character that JSON
+/// escapes.
+#[derive(Clone, Copy)]
+pub(crate) struct Detail {
+    pub(crate) before: &'static str,
+    /// The number, and what follows it.
+    pub(crate) number: Option<(u64, &'static str)>,
+}
+
+impl Detail {
+    pub(crate) fn push(self, out: &mut String) {
+        out.push_str(self.before);
+        if let Some((number, after)) = self.number {
+            out.push_str(digits(number, &mut [0; DIGITS]));
+            out.push_str(after);
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
+        let mut out = String::new();
+        self.push(&mut out);
+        out
+    }
+}
+
+impl ProblemDetails<'_> {
+    /// The media type of problem details.
+    pub const MEDIA_TYPE: &'static str = "application/problem+json";
 
     /// The document, with the place and the message of every one of `errors` (section 3 has this
     /// example), if there are any.
@@ -62,9 +121,7 @@ impl ProblemDetails<'_> {
         out.push_str(",\"title\":");
         push_text(self.title, &mut out);
         out.push_str(",\"status\":");
-        let mut status = Text::new();
-        status.push_number(self.status.into());
-        out.push_str(status.as_str());
+        out.push_str(digits(self.status.into(), &mut [0; DIGITS]));
         out.push_str(",\"detail\":");
         push_text(self.detail, &mut out);
         out
@@ -134,10 +191,30 @@ mod tests {
     fn members_that_say_nothing_are_left_out() {
         let plain = r#"{"type":"about:blank","title":"Bad","status":400,"detail":"it is"}"#;
         assert_eq!(BAD.with_errors(&Problems::default()), plain);
-        assert_eq!(BAD.of_quotas(core::iter::empty()), plain);
-        let violated = BAD.of_quotas(["a", "b\""].into_iter());
-        let end = r#","violated-policies":["a","b\""]}"#;
-        assert_eq!(violated, format!("{}{end}", plain.trim_end_matches('}')));
+        let it_is = Detail { before: "it is", number: None };
+        let bad = ProblemKind(r#"{"type":"about:blank","title":"Bad","status":"#);
+        assert_eq!(bad.of_quotas(400, it_is, core::iter::empty()), plain);
+    }
+
+    #[test]
+    fn each_kind_begins_an_object_with_its_type_and_title() {
+        let kinds = [
+            (ProblemKind::QUOTA_EXCEEDED, "Quota Exceeded"),
+            (ProblemKind::ABNORMAL_USAGE, "Abnormal Usage Detected"),
+            (ProblemKind::REDUCED_CAPACITY, "Temporary Reduced Capacity"),
+            (ProblemKind::BAD_REQUEST, "Bad Request"),
+            (ProblemKind::DENIED_BY_RULE, "Denied by Rule"),
+        ];
+        for (kind, title) in kinds {
+            let detail = Detail { before: "in ", number: Some((7, " s")) };
+            let text = kind.of_quotas(429, detail, ["a", "b\""].into_iter());
+            let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let kind = read["type"].as_str().unwrap();
+            let problem = ProblemDetails { kind, title, status: 429, detail: "in 7 s" };
+            let plain = problem.with_errors(&Problems::default());
+            let end = r#","violated-policies":["a","b\""]}"#;
+            assert_eq!(text, format!("{}{end}", plain.trim_end_matches('}')));
+        }
     }
 
     #[test]

@@ -10,7 +10,23 @@ use alloc::string::String;
 const INLINE: usize = 512;
 
 /// The digits of the greatest number.
-const DIGITS: usize = 20;
+pub(crate) const DIGITS: usize = 20;
+
+/// A number in decimal, in `room`. Not with `core::fmt`, which takes several times as long: fields
+/// are written for every request.
+pub(crate) fn digits(number: u64, room: &mut [u8; DIGITS]) -> &str {
+    let (mut first, mut rest) = (DIGITS, number);
+    for (index, digit) in room.iter_mut().enumerate().rev() {
+        let [last, ..] = (rest % 10).to_le_bytes();
+        *digit = b'0' | last;
+        first = index;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    core::str::from_utf8(room.get(first..).unwrap_or_default()).unwrap_or_default()
+}
 
 /// A growing text.
 pub(crate) struct Text {
@@ -63,23 +79,12 @@ impl Text {
         false
     }
 
-    /// Appends a number in decimal. Not with `core::fmt`, which takes several times as long: fields
-    /// are written for every request.
+    /// Appends a number in decimal.
     pub(crate) fn push_number(&mut self, number: u64) {
-        let (mut digits, mut rest) = ([0; DIGITS], number);
-        let mut first = DIGITS;
-        for (index, digit) in digits.iter_mut().enumerate().rev() {
-            let [last, ..] = (rest % 10).to_le_bytes();
-            *digit = b'0' | last;
-            first = index;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        let digits = digits.get(first..).unwrap_or_default();
-        if !self.push_inline(digits) {
-            self.push(core::str::from_utf8(digits).unwrap_or_default());
+        let mut room = [0; DIGITS];
+        let digits = digits(number, &mut room);
+        if !self.push_inline(digits.as_bytes()) {
+            self.push(digits);
         }
     }
 
