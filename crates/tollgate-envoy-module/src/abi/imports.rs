@@ -85,7 +85,14 @@ impl HeaderPair {
 
     /// Lends these lines.
     pub(crate) fn list<'l>(lines: impl Iterator<Item = (&'l str, &'l str)>) -> Vec<Self> {
-        let lend = |(name, value): (&str, &str)| Self {
+        Self::list_of_bytes(lines.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+    }
+
+    /// The same of values that are bytes.
+    pub(crate) fn list_of_bytes<'l>(
+        lines: impl Iterator<Item = (&'l [u8], &'l [u8])>,
+    ) -> Vec<Self> {
+        let lend = |(name, value): (&[u8], &[u8])| Self {
             name: name.as_ptr(),
             name_len: name.len(),
             value: value.as_ptr(),
@@ -137,11 +144,17 @@ pub(crate) fn number(kept: *const c_void) -> usize {
     kept.addr()
 }
 
+/// Where a function of this process is, if there is one of this name.
+pub(super) fn address(name: &core::ffi::CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the name ends with a zero byte. A null handle means any library.
+    NonNull::new(unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) })
+}
+
 type Opaque = *mut c_void;
 
 unsafe extern "C" {
-    /// Of the C library: where a function of this process is. A null handle means any library.
-    pub(crate) fn dlsym(library: Opaque, name: *const core::ffi::c_char) -> Opaque;
+    /// Of the C library.
+    fn dlsym(library: Opaque, name: *const core::ffi::c_char) -> Opaque;
     pub(crate) fn envoy_dynamic_module_callback_log(level: Level, text: Buffer);
     pub(crate) fn envoy_dynamic_module_callback_http_get_headers_size(
         stream: Opaque,

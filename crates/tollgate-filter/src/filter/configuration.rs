@@ -59,7 +59,7 @@ impl<H: Proxy> Filter<H> {
         let scope = host.plugin_scope();
         let read = if H::READS_DOCUMENTS { Config::compile } else { Config::read_compiled };
         let config = read(configuration, &scope)?;
-        let config = config.for_module(H::READS_BODIES, H::UNSUPPORTED)?;
+        let config = config.for_module(H::READS_BODIES, self.host.unsupported())?;
         let (config, follower) = Follower::begin(host, config, scope, &root.counters);
         let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.counters);
         Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))

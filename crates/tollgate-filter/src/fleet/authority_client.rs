@@ -27,6 +27,10 @@ use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::LeaseEvent;
 
+mod lease_work;
+
+pub use lease_work::LeaseWork;
+
 /// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
 /// workers together, and those beyond fail without a response.
 const MAX_CALLS: usize = 128;

@@ -29,6 +29,7 @@ use crate::wire::header_map::HeaderMapWriter;
 mod compile_lock;
 mod last_good;
 pub(crate) mod log_once;
+pub(crate) mod other_threads;
 
 /// Until a server has responded for the first time, the longest interval between two fetches.
 const FIRST_INTERVAL: Span = Span::from_secs(1);
@@ -96,7 +97,7 @@ impl<H: Proxy> Follower<H> {
         let last = stored.get(host).and_then(|fetched| {
             let config = Config::followed(&fetched.text, &settings, &scope);
             Some((
-                config.and_then(|it| it.for_module(H::READS_BODIES, H::UNSUPPORTED)).ok()?,
+                config.and_then(|it| it.for_module(H::READS_BODIES, host.unsupported())).ok()?,
                 fetched,
             ))
         });
@@ -141,7 +142,7 @@ impl<H: Proxy> Follower<H> {
             Step::Idle(at) | Step::Fetching { until: at, .. } | Step::Fetched(_, at) => *at,
         });
         self.state.set(state);
-        at
+        at.filter(|_| self.fetches())
     }
 
     /// Does the work that is due. Returns the policy that is in force from now on, if that is
@@ -176,23 +177,30 @@ impl<H: Proxy> Follower<H> {
         self.seen.set(seen);
         let headers = headers.finish();
         let timeout_ms = u32::try_from(timeout.as_millis_ceil()).unwrap_or(u32::MAX);
-        let call = HttpCall { cluster, headers: &headers, body: &[], timeout_ms };
-        match self.host.call(&call) {
+        let (headers, body, most_body) = (&headers, &[], MAX_DOCUMENT);
+        match self.host.call(&HttpCall { cluster, headers, body, timeout_ms, most_body }) {
             Ok(call) => {
                 let until = now.saturating_add(*timeout).saturating_add(LATE_AFTER);
                 Step::Fetching { call, until }
             }
-            Err(NotSent::Refused) => self.failed("Envoy has no such cluster", now),
-            Err(NotSent::Failed) => self.failed("no healthy host, or circuit breaker open", now),
+            Err(why) => self.failed(not_sent(why), now),
         }
     }
 
-    /// Takes the response to the call with this number, whose body has `len` bytes; false when the
-    /// call belongs to another follower.
-    pub fn answered(&self, number: u32, len: usize, now: Timestamp) -> bool {
-        let next = match self.state.take() {
-            Some(Step::Fetching { call, .. }) if call == number => self.read(len, now),
-            state => {
+    /// Takes the response to the call with this number, whose body has `len` bytes, or why the host
+    /// could not send it; false when the call belongs to another follower.
+    pub fn answered(
+        &self,
+        number: u32,
+        response: Result<usize, NotSent>,
+        now: Timestamp,
+    ) -> bool {
+        let next = match (self.state.take(), response) {
+            (Some(Step::Fetching { call, .. }), Ok(len)) if call == number => self.read(len, now),
+            (Some(Step::Fetching { call, .. }), Err(why)) if call == number => {
+                self.failed(not_sent(why), now)
+            }
+            (state, _) => {
                 self.state.set(state);
                 return false;
             }
@@ -289,7 +297,7 @@ impl<H: Proxy> Follower<H> {
     fn compile(&self, fetched: ServedPolicy, now: Timestamp) -> (Step, Option<ActivePolicy<H>>) {
         let config = Config::followed(&fetched.text, &self.settings, &self.scope);
         let config =
-            match config.and_then(|config| config.for_module(H::READS_BODIES, H::UNSUPPORTED)) {
+            match config.and_then(|it| it.for_module(H::READS_BODIES, self.host.unsupported())) {
                 Ok(mut config) => {
                     config.policy.set_version(fetched.version);
                     config
@@ -312,7 +320,12 @@ impl<H: Proxy> Follower<H> {
         let result = self.stored.store(&self.host, &fetched, &incompatible);
         self.incompatible.set(incompatible);
         match result {
-            StoreResult::Stored => self.fallback.set(None),
+            StoreResult::Stored => {
+                self.fallback.set(None);
+                if self.fetches() {
+                    self.host.policy_stored();
+                }
+            }
             // Another worker got this newer policy. It compiles that, unless another build of this
             // filter did.
             StoreResult::Newer(newer) => {
@@ -390,5 +403,13 @@ impl<H: Proxy> Follower<H> {
         // An eighth of it, in parts of 2^16.
         let sooner = (every.as_nanos() >> 19).saturating_mul(random.into());
         Step::Idle(now.saturating_add(every.saturating_sub(Span::from_nanos(sooner))))
+    }
+}
+
+/// The reason for the log.
+const fn not_sent(why: NotSent) -> &'static str {
+    match why {
+        NotSent::Refused => "Envoy has no such cluster",
+        NotSent::Failed => "no healthy host, or circuit breaker open",
     }
 }
