@@ -259,7 +259,8 @@ pub(crate) fn hand_over((from, to): (u64, u64), configuration: usize, work: Leas
     let in_flight = calls.in_flight.values_mut().filter(|it| is_its(it));
     in_flight.for_each(|call| call.worker = to);
     let mut mail = calls.mail.remove(&from).unwrap_or_default();
-    let of_work = |mail: &Mail| matches!(mail.content, Content::Answer(it, _) if numbers.contains(&it));
+    let of_work =
+        |mail: &Mail| matches!(mail.content, Content::Answer(it, _) if numbers.contains(&it));
     let (moved, kept): (VecDeque<_>, VecDeque<_>) = mail.drain(..).partition(of_work);
     if !kept.is_empty() {
         calls.mail.insert(from, kept);

@@ -241,6 +241,7 @@ impl RequestSource for Host {
 
 impl Counters for Host {
     const IS_CHEAP: bool = true;
+    const IS_FIXED: bool = true;
 
     fn define(&self, name: &str) -> Option<u32> {
         define(MetricKind::Counter, name)

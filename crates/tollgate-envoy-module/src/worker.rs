@@ -252,8 +252,9 @@ impl Worker {
         if let Some(id) = known {
             self.configure_again(id);
         }
-        known
-            .unwrap_or_else(|| Configuration::find(configuration).map_or(0, |it| self.add_root(it, false)))
+        known.unwrap_or_else(|| {
+            Configuration::find(configuration).map_or(0, |it| self.add_root(it, false))
+        })
     }
 
     fn add_root(&self, configuration: Arc<Configuration>, is_main: bool) -> u32 {

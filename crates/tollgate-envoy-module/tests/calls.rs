@@ -13,9 +13,7 @@ use tollgate_policy::{Policy, Surface};
 use tollgate_storage::{Counts, LeaseQuestion, LeaseReply};
 use tollgate_test_support::Random;
 
-use crate::envoy::main_thread::{
-    CANNOT_CREATE, Callout, NO_CLUSTER, SENT, set_offers, set_result,
-};
+use crate::envoy::main_thread::{CANNOT_CREATE, Callout, NO_CLUSTER, SENT, set_offers, set_result};
 use crate::envoy::{self, Configuration, Stream};
 
 /// A stream on the thread of its worker.

@@ -15,8 +15,9 @@ use tollgate_policy::waiting::Due;
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::cell::with;
 use crate::config::routes::RoutePolicy;
+pub use crate::fleet::authority_client::lease_work::LeaseWork;
 use crate::fleet::lease_request::{KeyResult, LeaseRequest};
-pub use crate::fleet::authority_client::LeaseWork;
+pub use crate::follow::other_threads::Urgency;
 pub use crate::host::proxy::Flow;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
@@ -32,8 +33,6 @@ use crate::root::{Root, take};
 mod bodies;
 mod configuration;
 mod threads;
-
-pub use threads::Urgency;
 
 /// The most requests whose turn is taken in one call of the timer. The host handles the response to
 /// each denial inside that of the one before, so 400 of them overflow the stack of its thread; the

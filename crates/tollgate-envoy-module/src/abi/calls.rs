@@ -18,15 +18,8 @@ type Opaque = *mut c_void;
 type New = unsafe extern "C" fn(Opaque) -> Opaque;
 type Commit = unsafe extern "C" fn(Opaque, u64);
 type Delete = unsafe extern "C" fn(Opaque);
-type Callout = unsafe extern "C" fn(
-    Opaque,
-    *mut u64,
-    Buffer,
-    *const HeaderPair,
-    usize,
-    Buffer,
-    u64,
-) -> i32;
+type Callout =
+    unsafe extern "C" fn(Opaque, *mut u64, Buffer, *const HeaderPair, usize, Buffer, u64) -> i32;
 type Count = unsafe extern "C" fn(Opaque, usize, *const Buffer, usize, u64) -> i32;
 
 const NEW: &CStr = c"envoy_dynamic_module_callback_http_filter_config_scheduler_new";
@@ -111,7 +104,9 @@ impl Configuration {
             MetricKind::Gauge if by < 0 => {
                 c"envoy_dynamic_module_callback_http_filter_config_decrement_gauge"
             }
-            MetricKind::Gauge => c"envoy_dynamic_module_callback_http_filter_config_increment_gauge",
+            MetricKind::Gauge => {
+                c"envoy_dynamic_module_callback_http_filter_config_increment_gauge"
+            }
             MetricKind::Histogram => {
                 c"envoy_dynamic_module_callback_http_filter_config_record_histogram_value"
             }

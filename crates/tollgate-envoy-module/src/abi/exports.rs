@@ -143,7 +143,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
 ) {
     const SUCCESS: i32 = 0;
     // SAFETY: as Envoy promises.
-    let (headers, chunks) = unsafe { (lent_list(headers, header_count), lent_list(body, chunk_count)) };
+    let (headers, chunks) =
+        unsafe { (lent_list(headers, header_count), lent_list(body, chunk_count)) };
     // SAFETY: as Envoy promises.
     let line = |pair: &HeaderPair| unsafe { (pair.name(), pair.value()) };
     let response = (result == SUCCESS).then(|| hooks::Response {

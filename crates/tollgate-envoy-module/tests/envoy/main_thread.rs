@@ -168,8 +168,7 @@ extern "C" fn callout(
         let next = main.numbers.fetch_add(1, Ordering::SeqCst) as u64 + 1;
         let headers = super::pairs(headers, header_count);
         let cluster = String::from_utf8(cluster.bytes()).unwrap();
-        let callout =
-            Callout { number: next, cluster, headers, body: body.bytes(), timeout_ms };
+        let callout = Callout { number: next, cluster, headers, body: body.bytes(), timeout_ms };
         main.callouts.lock().unwrap().push(callout);
         // SAFETY: the module has room for one.
         unsafe { number.write(next) };

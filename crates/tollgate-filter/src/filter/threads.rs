@@ -7,9 +7,8 @@
 use tollgate_core::Timestamp;
 
 use super::Filter;
-use crate::fleet::authority_client::LeaseWork;
-use crate::follow::other_threads::Taken;
-pub use crate::follow::other_threads::Urgency;
+use crate::fleet::authority_client::lease_work::LeaseWork;
+use crate::follow::other_threads::{Taken, Urgency};
 use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
 use crate::host::timer::TimerUser;

@@ -27,9 +27,7 @@ use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::LeaseEvent;
 
-mod lease_work;
-
-pub use lease_work::LeaseWork;
+pub mod lease_work;
 
 /// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
 /// workers together, and those beyond fail without a response.
@@ -148,9 +146,9 @@ impl<H: Proxy> AuthorityClient<H> {
 
     fn not_sent(&self, sent: LeaseRequest<H>, why: NotSent, now: Timestamp) -> UnsentLeaseRequest {
         let LeaseRequest { policy, keys, .. } = sent;
-        let has_calls = || self.with(|state| !state.calls.is_empty()) == Some(true);
-        let is_overloaded = why == NotSent::Failed
-            && (has_calls() || InFlightMarker::is_set(&self.host, policy.cluster(), now));
+        let has_calls = self.with(|state| !state.calls.is_empty()) == Some(true);
+        let has_others = || InFlightMarker::is_set(&self.host, policy.cluster(), now);
+        let is_overloaded = why == NotSent::Failed && (has_calls || has_others());
         if is_overloaded {
             self.with(|state| state.overloaded_until = now.saturating_add(POLL_INTERVAL));
         } else {

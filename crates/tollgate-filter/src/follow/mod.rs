@@ -30,6 +30,7 @@ mod compile_lock;
 mod last_good;
 pub(crate) mod log_once;
 pub(crate) mod other_threads;
+mod report;
 
 /// Until a server has responded for the first time, the longest interval between two fetches.
 const FIRST_INTERVAL: Span = Span::from_secs(1);
@@ -41,8 +42,6 @@ const LATE_AFTER: Span = Span::from_secs(5);
 const LOCK_RETRY: Span = Span::from_millis(20);
 /// The longest entity tag that is sent back.
 const MAX_TAG: usize = 256;
-/// The most problems of one policy that are logged.
-const MAX_LINES: usize = 20;
 
 /// The next action.
 enum Step {
@@ -183,22 +182,17 @@ impl<H: Proxy> Follower<H> {
                 let until = now.saturating_add(*timeout).saturating_add(LATE_AFTER);
                 Step::Fetching { call, until }
             }
-            Err(why) => self.failed(not_sent(why), now),
+            Err(why) => self.failed(report::not_sent(why), now),
         }
     }
 
     /// Takes the response to the call with this number, whose body has `len` bytes, or why the host
     /// could not send it; false when the call belongs to another follower.
-    pub fn answered(
-        &self,
-        number: u32,
-        response: Result<usize, NotSent>,
-        now: Timestamp,
-    ) -> bool {
+    pub fn answered(&self, number: u32, response: Result<usize, NotSent>, now: Timestamp) -> bool {
         let next = match (self.state.take(), response) {
             (Some(Step::Fetching { call, .. }), Ok(len)) if call == number => self.read(len, now),
             (Some(Step::Fetching { call, .. }), Err(why)) if call == number => {
-                self.failed(not_sent(why), now)
+                self.failed(report::not_sent(why), now)
             }
             (state, _) => {
                 self.state.set(state);
@@ -365,29 +359,6 @@ impl<H: Proxy> Follower<H> {
         self.idle_at_most(RETRY_INTERVAL, now)
     }
 
-    fn succeeded(&self) {
-        self.has_responded.set(true);
-        if self.failures.is_over(&self.host) {
-            self.log("responds again");
-        }
-    }
-
-    fn refused(&self, tag: &[u8], lines: &[String]) {
-        self.metrics.count_refused(&self.host);
-        if self.changes.is_new(&self.host, tag) {
-            lines.iter().take(MAX_LINES).for_each(|line| self.log(line));
-            let more = lines.len().saturating_sub(MAX_LINES);
-            if more > 0 {
-                self.log(&format!("and {more} more problems"));
-            }
-        }
-    }
-
-    fn log(&self, what: &str) {
-        let cluster = &self.from.cluster;
-        self.host.log_warning(&format!("tollgate: server \"{cluster}\": {what}"));
-    }
-
     /// The rest until the next fetch: a little shorter than the interval, by a random part for each
     /// worker.
     fn idle(&self, now: Timestamp) -> Step {
@@ -403,13 +374,5 @@ impl<H: Proxy> Follower<H> {
         // An eighth of it, in parts of 2^16.
         let sooner = (every.as_nanos() >> 19).saturating_mul(random.into());
         Step::Idle(now.saturating_add(every.saturating_sub(Span::from_nanos(sooner))))
-    }
-}
-
-/// The reason for the log.
-const fn not_sent(why: NotSent) -> &'static str {
-    match why {
-        NotSent::Refused => "Envoy has no such cluster",
-        NotSent::Failed => "no healthy host, or circuit breaker open",
     }
 }

@@ -121,6 +121,9 @@ impl Unsupported {
 pub trait Counters {
     /// True where adding costs so little that counts are not buffered.
     const IS_CHEAP: bool = false;
+    /// True where a metric can only be defined while the host configures, so that a policy that
+    /// comes later has no metrics of its own.
+    const IS_FIXED: bool = false;
     /// The number of the counter `name`, the same for the same name; `None` if the host has none.
     fn define(&self, name: &str) -> Option<u32>;
     /// The same for a gauge, which may go down again.
