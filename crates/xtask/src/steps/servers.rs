@@ -121,10 +121,14 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, |name| name.contains("fleet"), Tests::All)?;
-    envoy_modules::of_slim(workspace, FLEET_LEASES, &FLEET_OF_SLIM)
+    envoy_modules::of_slim(workspace, FLEET_LEASES, &FLEET_OF_SLIM)?;
+    build::build(workspace, Product::Module)?;
+    envoy_modules::calls_of_module(workspace)
 }
 
 pub(super) const FLEET_LEASES: &str = "fleet_leases";
+/// Tests of processes that share one budget, among them the Envoys that follow a server.
+pub(super) const FLEET_PROCESSES: &str = "fleet_processes";
 
 /// The same with the servers to ask compiled in addition to the policy, in the module that reads
 /// nothing else.
