@@ -14,7 +14,7 @@ use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::streams::StreamMap;
 
-use crate::abi::{self, Stream};
+use crate::abi::{self, Level, Stream};
 use crate::calls;
 use crate::configuration::Configuration;
 use crate::context::{self, Action, Context, Open, Root, Subject};
@@ -145,6 +145,9 @@ impl Worker {
         self.remove_root(id);
         self.context.roots.borrow_mut().retain(|root| root.id != id);
         self.context.metrics.forget(configuration.number);
+        if is_ready && makes_calls {
+            abi::log(Level::Error, "tollgate: Envoy gives no scheduler for the configuration");
+        }
         is_ready && !makes_calls
     }
 

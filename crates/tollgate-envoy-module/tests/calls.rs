@@ -3,6 +3,13 @@
 //! The thread of a test is Envoy's main thread; workers are threads of their own, each of which
 //! does one thing at a time. Responses come when the test gives them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by a panic"
+)]
+
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -109,6 +116,7 @@ fn policy(name: &str, more: &str, limit: u64) -> String {
 
 /// A configuration that counts for a fleet, and its authority. Each has tables of its own.
 struct Fleet {
+    cluster: String,
     configuration: &'static Configuration,
     policy: Policy,
     counts: Counts,
@@ -124,12 +132,14 @@ impl Fleet {
         );
         let configuration = leaked(&format!(r#"{{"policy": {document}, "fleet": {fleet}}}"#));
         let policy = compile(&document, Surface::Server).unwrap();
-        Self { configuration, policy, counts: Counts::default() }
+        let (cluster, counts) = (name.to_owned(), Counts::default());
+        Self { cluster, configuration, policy, counts }
     }
 
     /// The authority's response: of one key in all.
     fn decided(&mut self, callout: &Callout, now: Timestamp) -> Vec<u8> {
-        assert_eq!(callout.header(":method"), Some("POST"));
+        assert_eq!((&*callout.cluster, callout.header(":method")), (&*self.cluster, Some("POST")));
+        assert!((1..=10_000).contains(&callout.timeout_ms), "{}", callout.timeout_ms);
         let question = LeaseQuestion::read(&callout.body).expect("a lease request");
         let fleet = self.policy.fleet();
         let mut reply = |key| {
@@ -404,14 +414,14 @@ fn a_configuration_that_ends_on_a_worker_waits_for_its_calls() {
 // order of what happens is that of a seed, except the timer's.
 #[test]
 fn never_more_than_the_limit_in_any_order() {
-    const LIMIT: usize = 40;
+    const LIMIT: u64 = 40;
     for seed in 0..4 {
         let mut random = Random::new(seed);
         let name = format!("order-{seed}");
-        let mut fleet = Fleet::new(&name, EXACT, LIMIT as u64, "10s");
+        let mut fleet = Fleet::new(&name, EXACT, LIMIT, "10s");
         let workers: Vec<Worker> = (0..3).map(|_| Worker::new()).collect();
         let mut waiting: Vec<(usize, Of)> = Vec::new();
-        let (mut allowed, mut left) = (0, 0);
+        let (mut allowed, mut left) = (0_u64, 0_u64);
         for _ in 0..400 {
             match random.index(6) {
                 0 | 1 => {
@@ -432,8 +442,8 @@ fn never_more_than_the_limit_in_any_order() {
                 3 if !waiting.is_empty() => {
                     let (i, stream) = waiting.swap_remove(random.index(waiting.len()));
                     let outcome = workers[i].outcome(stream);
-                    left += usize::from(matches!(outcome, Outcome::Waits | Outcome::Denied(503)));
-                    allowed += usize::from(outcome == Outcome::Continues);
+                    left += u64::from(matches!(outcome, Outcome::Waits | Outcome::Denied(503)));
+                    allowed += u64::from(outcome == Outcome::Continues);
                     workers[i].end(stream);
                 }
                 _ => {
@@ -446,8 +456,8 @@ fn never_more_than_the_limit_in_any_order() {
             fleet.answer_all();
             waiting.retain(|(i, stream)| {
                 let outcome = workers[*i].outcome(*stream);
-                left += usize::from(outcome == Outcome::Denied(503));
-                allowed += usize::from(outcome == Outcome::Continues);
+                left += u64::from(outcome == Outcome::Denied(503));
+                allowed += u64::from(outcome == Outcome::Continues);
                 if outcome != Outcome::Waits {
                     workers[*i].end(*stream);
                 }

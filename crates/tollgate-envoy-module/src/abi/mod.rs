@@ -5,7 +5,7 @@
 //! 1.40.0, in which everything that is used here is the same.
 //!
 //! Invariant: a [`Stream`] and a [`Configuration`] are made by `exports` alone, for the time that
-//! Envoy promises: a stream until its `destroy`, a configuration until its own. Bytes that Envoy
+//! Envoy promises: a stream until its `destroy`, a configuration for one hook. Bytes that Envoy
 //! lends are copied or read before the next call. Not here: what a call means to the filter.
 #![allow(unsafe_code, reason = "calls across the ABI are unsafe by nature")]
 

@@ -24,6 +24,9 @@ impl Callout {
     }
 }
 
+/// Header lines and a body; `None` for a failure.
+pub type Response<'a> = Option<(&'a [(&'a str, &'a str)], &'a [u8])>;
+
 /// What Envoy has for a configuration.
 #[derive(Default)]
 pub struct Main {
@@ -105,13 +108,13 @@ impl Configuration {
     }
 
     /// The response to a request; `None` for a failure.
-    pub fn answer(&self, number: u64, response: Option<(&[(&str, &str)], &[u8])>) {
+    pub fn answer(&self, number: u64, response: Response<'_>) {
         self.1.callouts.lock().unwrap().retain(|it| it.number != number);
         self.done(number, response);
     }
 
     /// The same about any number.
-    pub fn done(&self, number: u64, response: Option<(&[(&str, &str)], &[u8])>) {
+    pub fn done(&self, number: u64, response: Response<'_>) {
         let line = |(name, value): &(&str, &str)| {
             Pair(name.as_ptr(), name.len(), value.as_ptr(), value.len())
         };

@@ -67,7 +67,7 @@ impl<H: Proxy> Filter<H> {
 
     /// Asks the server of a root for its policy, or puts a fetched policy in force.
     pub(super) fn follow(&self, root: &Root<H>) {
-        let Some(follower) = root.follower() else { return };
+        let Some(follower) = root.follower().filter(|it| it.fetches()) else { return };
         let Some(now) = self.host.now() else { return };
         let policy = follower.tick(now);
         if !root.follower().is_some_and(|current| Rc::ptr_eq(&current, &follower)) {

@@ -8,7 +8,7 @@ use tollgate_core::Timestamp;
 
 use super::Filter;
 use crate::fleet::authority_client::lease_work::LeaseWork;
-use crate::follow::other_threads::{Taken, Urgency};
+use crate::follow::other_threads::Urgency;
 use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
 use crate::host::timer::TimerUser;
@@ -58,14 +58,9 @@ impl<H: Proxy> Filter<H> {
     pub fn take_stored_policy(&self, id: u32, urgency: Urgency) -> bool {
         let Some(root) = self.root(id) else { return true };
         let (Some(follower), Some(now)) = (root.follower(), self.host.now()) else { return true };
-        match follower.take_stored(urgency, now) {
-            Taken::Nothing => true,
-            Taken::Later => false,
-            Taken::Policy(policy) => {
-                root.put(policy);
-                true
-            }
-        }
+        let Ok(policy) = follower.take_stored(urgency, now) else { return false };
+        policy.into_iter().for_each(|policy| root.put(policy));
+        true
     }
 
     /// Takes the lease work that a root has left while no client request waits, for another
@@ -80,7 +75,7 @@ impl<H: Proxy> Filter<H> {
         let Some(root) = self.root(id) else { return };
         let Some(policy) = root.policy() else { return };
         let now = self.host.now().unwrap_or_default();
-        let known: Vec<_> = root.earlier().into_iter().chain([policy.clone()]).collect();
+        let known: Vec<_> = [policy.clone()].into_iter().chain(root.earlier()).collect();
         root.authority.adopt(work, &known);
         root.authority.settle(now, &policy);
     }

@@ -11,15 +11,8 @@ use crate::active_policy::ActivePolicy;
 use crate::follow::compile_lock::CompileLock;
 use crate::host::proxy::Proxy;
 
-/// What became of the stored policy.
-pub enum Taken<H> {
-    /// It is in force here already, or cannot be.
-    Nothing,
-    /// Another worker compiles: look again.
-    Later,
-    /// It is in force from now on.
-    Policy(ActivePolicy<H>),
-}
+/// Another worker compiles, or has just stored a newer policy: look again.
+pub struct Busy;
 
 /// Whether a worker may wait until no other worker compiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,29 +29,32 @@ impl<H: Proxy> Follower<H> {
         self.host.fetches_policies()
     }
 
-    /// Takes up the stored policy, if it is another one than that in force here. The current
-    /// context is the root.
-    pub fn take_stored(&self, urgency: Urgency, now: Timestamp) -> Taken<H> {
-        let Some(stored) = self.stored.get(&self.host) else { return Taken::Nothing };
+    /// The stored policy, which is in force from now on; `None` when it is in force here already,
+    /// or cannot be. The current context is the root.
+    ///
+    /// # Errors
+    /// It has to be looked at again.
+    pub fn take_stored(
+        &self,
+        urgency: Urgency,
+        now: Timestamp,
+    ) -> Result<Option<ActivePolicy<H>>, Busy> {
+        let Some(stored) = self.stored.get(&self.host) else { return Ok(None) };
         let in_force = self.tag.take();
         let is_in_force = in_force == stored.tag;
         self.tag.set(in_force);
         if is_in_force || stored.is_behind(self.version.get()) {
-            return Taken::Nothing;
+            return Ok(None);
         }
         let lock = CompileLock::acquire(&self.host, now);
         if lock.is_none() && urgency == Urgency::New {
-            return Taken::Later;
+            return Err(Busy);
         }
         let (next, policy) = self.compile(stored, now);
         if let Some(lock) = lock {
             lock.release(&self.host);
         }
-        match (policy, next) {
-            (Some(policy), _) => Taken::Policy(policy),
-            // A newer one was stored meanwhile.
-            (None, Step::Fetched(..)) => Taken::Later,
-            (None, Step::Idle(_) | Step::Fetching { .. }) => Taken::Nothing,
-        }
+        // Then a newer one was stored meanwhile.
+        if matches!(next, Step::Fetched(..)) { Err(Busy) } else { Ok(policy) }
     }
 }
