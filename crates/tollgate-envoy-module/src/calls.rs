@@ -2,9 +2,9 @@
 //! the response goes to the worker that asked.
 //!
 //! Invariant: at most [`MOST_CALLS`] are queued or in flight; each has one response, or none when
-//! its configuration ends. A request for which a cluster's circuit breaker has no room is kept
-//! while others of this process are in flight there, at most for its timeout. Nothing of Envoy is
-//! called under the lock. Not here: what is asked, and when threads are called.
+//! its configuration ends. A cluster whose circuit breaker has no room while others of this process
+//! are in flight there is full until one of them ends. Nothing of Envoy is called under the lock.
+//! Not here: what is asked, and when threads are called.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,13 +34,6 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The answer to a call that had no room until its time was over, as Envoy responds where a
-    /// circuit breaker on the way is open.
-    fn overloaded() -> Self {
-        let headers = vec![(":status", b"503".into()), ("x-envoy-overloaded", b"true".into())];
-        Self { headers, ..Self::default() }
-    }
-
     fn read(response: &Response<'_>, most_body: usize) -> Self {
         let header = |name: &'static str| {
             let mut lines = response.headers.iter();
@@ -91,6 +84,7 @@ struct Queued {
 }
 
 /// A call.
+#[derive(Clone)]
 struct Call {
     number: u32,
     /// The worker that gets the response.
@@ -134,27 +128,19 @@ pub(crate) fn ask(worker: u64, configuration: usize, it: &HttpCall<'_>) -> Resul
     let mut calls = calls();
     let count = calls.queued.len().saturating_add(calls.in_flight.len());
     if count >= MOST_CALLS || calls.full.contains(&call.cluster) {
-        return Err(NotSent::Failed);
+        return Err(NotSent::Full);
     }
     calls.queued.push_back(Queued { call, headers, body });
     Ok(number)
 }
 
 /// Sends what is queued for a configuration, on the main thread during a hook about it, in order.
-/// Returns when it is to be called again at the latest, if calls are left.
-pub(crate) fn send(configuration: usize, envoy: abi::Configuration) -> Option<Instant> {
-    let mut left = VecDeque::new();
+pub(crate) fn send(configuration: usize, envoy: abi::Configuration) {
     while let Some(queued) = next(configuration) {
-        if let Some(queued) = send_one(queued, envoy) {
-            left.push_back(queued);
+        if let Err(why) = send_one(&queued, envoy) {
+            answer(&queued.call, Err(why));
         }
     }
-    let again_at = left.iter().map(|queued| queued.call.until).min();
-    let mut calls = calls();
-    while let Some(queued) = left.pop_back() {
-        calls.queued.push_front(queued);
-    }
-    again_at
 }
 
 fn next(configuration: usize) -> Option<Queued> {
@@ -163,13 +149,11 @@ fn next(configuration: usize) -> Option<Queued> {
     calls.queued.remove(place)
 }
 
-/// Sends a call; returns it when there is no room for it yet.
-fn send_one(queued: Queued, envoy: abi::Configuration) -> Option<Queued> {
-    let Queued { call, headers, body } = &queued;
+fn send_one(queued: &Queued, envoy: abi::Configuration) -> Result<(), NotSent> {
+    let Queued { call, headers, body } = queued;
     let left = call.until.saturating_duration_since(Instant::now());
     if left.is_zero() {
-        answer(&queued.call, Ok(Some(Answer::overloaded())));
-        return None;
+        return Err(NotSent::Full);
     }
     let timeout_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
     let sent = envoy.call(&call.cluster, headers.pairs(), body, timeout_ms);
@@ -177,43 +161,28 @@ fn send_one(queued: Queued, envoy: abi::Configuration) -> Option<Queued> {
     let is_of = |it: &Call| it.cluster == call.cluster;
     match sent {
         Ok(number) => {
-            calls.in_flight.insert((call.configuration, number), queued.call);
-            return None;
+            calls.in_flight.insert((call.configuration, number), call.clone());
+            Ok(())
         }
+        Err(NotCalled::Refused) => Err(NotSent::Refused),
         Err(NotCalled::Failed) if calls.in_flight.values().any(is_of) => {
             calls.full.insert(call.cluster.clone());
-            return Some(queued);
+            Err(NotSent::Full)
         }
-        Err(_) => {}
+        Err(NotCalled::Failed) => Err(NotSent::Failed),
     }
-    drop(calls);
-    let refused = sent == Err(NotCalled::Refused);
-    let why = if refused { NotSent::Refused } else { NotSent::Failed };
-    answer(&queued.call, Err(why));
-    None
 }
 
-/// The response to a call has come, or none will. Returns the configurations with calls that may
-/// have room now. The call is in flight until [`end_call`].
-pub(crate) fn done(
-    configuration: usize,
-    envoys_number: u64,
-    response: Option<&Response<'_>>,
-) -> Vec<usize> {
+/// The response to a call has come, or none will. The call is in flight until [`end_call`].
+pub(crate) fn done(configuration: usize, envoys_number: u64, response: Option<&Response<'_>>) {
     let mut calls = calls();
-    let Some(call) = calls.in_flight.get(&(configuration, envoys_number)) else {
-        return Vec::new();
-    };
+    let Some(call) = calls.in_flight.get(&(configuration, envoys_number)) else { return };
     let most_body = call.most_body;
     let content = response.map(|response| Answer::read(response, most_body));
     let (worker, number, cluster) = (call.worker, call.number, call.cluster.clone());
     calls.full.remove(&cluster);
     let content = Content::Answer(number, Ok(content));
     calls.mail.entry(worker).or_default().push_back(Mail { configuration, content });
-    let waits = calls.queued.iter().filter(|it| it.call.cluster == cluster);
-    let mut waiting: Vec<usize> = waits.map(|it| it.call.configuration).collect();
-    waiting.dedup();
-    waiting
 }
 
 /// The last hook about a call returns: Envoy does nothing more for it.
@@ -273,8 +242,8 @@ pub(crate) fn hand_over((from, to): (u64, u64), configuration: usize, work: Leas
 
 /// A configuration ends: its calls have no response. Envoy cancels those in flight on this thread,
 /// which must be its main thread. On another one (`waits`) this waits until the main thread has
-/// none in flight. Returns the configurations with calls that may have room now.
-pub(crate) fn end(configuration: usize, waits: bool) -> Vec<usize> {
+/// none in flight.
+pub(crate) fn end(configuration: usize, waits: bool) {
     let mut calls = calls();
     calls.queued.retain(|it| it.call.configuration != configuration);
     let is_its = |(of, _): &(usize, u64)| *of == configuration;
@@ -292,9 +261,6 @@ pub(crate) fn end(configuration: usize, waits: bool) -> Vec<usize> {
         mail.retain(|mail| mail.configuration != configuration);
     }
     calls.mail.retain(|_, mail| !mail.is_empty());
-    let Calls { queued, in_flight, full, .. } = &mut *calls;
+    let Calls { in_flight, full, .. } = &mut *calls;
     full.retain(|cluster| in_flight.values().any(|call| call.cluster == *cluster));
-    let mut waiting: Vec<usize> = queued.iter().map(|it| it.call.configuration).collect();
-    waiting.dedup();
-    waiting
 }

@@ -56,8 +56,7 @@ impl Configuration {
         timer::unregister(Sleeper::Main(number));
         let Some(configuration) = all().remove(&number) else { return };
         ENDED.fetch_add(1, Ordering::Release);
-        let waiting = calls::end(number, on != Some(configuration.main));
-        waiting.into_iter().for_each(|other| timer::wake(Sleeper::Main(other)));
+        calls::end(number, on != Some(configuration.main));
     }
 
     /// How many have ended so far.

@@ -33,8 +33,6 @@ pub(crate) struct Root {
     pub(crate) makes_calls: bool,
     /// How many stored policies this root has looked at; `None` when it follows no server.
     pub(crate) stored: Option<u64>,
-    /// When calls that had no room are to be looked at again.
-    pub(crate) send_at: Option<Instant>,
     /// When that was tried last.
     pub(crate) tried_at: Instant,
     /// When the filter wants to be called, and how often after that.

@@ -93,9 +93,8 @@ pub(crate) fn on_call_done(
     call: u64,
     response: Option<Response<'_>>,
 ) {
-    let waiting = calls::done(number, call, response.as_ref());
+    calls::done(number, call, response.as_ref());
     guarded(Panicked::Fails(NONE), |worker| worker.deliver_all((number, envoy)));
-    waiting.into_iter().for_each(|other| timer::wake(Sleeper::Main(other)));
     calls::end_call(number, call);
 }
 

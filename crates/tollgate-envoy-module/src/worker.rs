@@ -270,7 +270,6 @@ impl Worker {
             is_ready: false,
             makes_calls: false,
             stored: None,
-            send_at: None,
             tried_at: Instant::now(),
             tick: None,
         });
@@ -361,11 +360,10 @@ impl Worker {
             return;
         }
         let tick_of = |root: &Root| root.tick.map(|(at, _)| at);
-        let at_of = |root: &Root| tick_of(root).into_iter().chain(root.send_at).min();
         let roots = self.context.roots.borrow();
         let at = roots.iter().filter(|root| !root.is_main).filter_map(tick_of).min();
         let of_main = roots.iter().filter(|root| root.is_main);
-        let of_main: Vec<_> = of_main.map(|it| (it.configuration.number, at_of(it))).collect();
+        let of_main: Vec<_> = of_main.map(|it| (it.configuration.number, tick_of(it))).collect();
         drop(roots);
         // Without a thread the next hook tries again.
         let wakes_main = |(number, at)| timer::wake_at(Sleeper::Main(number), at);

@@ -10,6 +10,7 @@
     reason = "a test fails by a panic"
 )]
 
+use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tollgate_core::Timestamp;
 use tollgate_language::compile;
 use tollgate_policy::{Policy, Surface};
-use tollgate_storage::{Counts, LeaseQuestion, LeaseReply};
+use tollgate_storage::{Counts, LeaseKey, LeaseQuestion, LeaseReply};
 use tollgate_test_support::Random;
 
 use crate::envoy::main_thread::{CANNOT_CREATE, Callout, NO_CLUSTER, SENT, set_offers, set_result};
@@ -114,12 +115,13 @@ fn policy(name: &str, more: &str, limit: u64) -> String {
     )
 }
 
-/// A configuration that counts for a fleet, and its authority. Each has tables of its own.
+/// A configuration that counts for a fleet, and its authority.
 struct Fleet {
     cluster: String,
     configuration: &'static Configuration,
     policy: Policy,
-    counts: Counts,
+    /// By the hash of the key.
+    counts: HashMap<[u8; 16], Counts>,
 }
 
 const EXACT: &str = r#""scope": "fleet", "lease": 0, "on_failure": "deny","#;
@@ -132,7 +134,7 @@ impl Fleet {
         );
         let configuration = leaked(&format!(r#"{{"policy": {document}, "fleet": {fleet}}}"#));
         let policy = compile(&document, Surface::Server).unwrap();
-        let (cluster, counts) = (name.to_owned(), Counts::default());
+        let (cluster, counts) = (name.to_owned(), HashMap::new());
         Self { cluster, configuration, policy, counts }
     }
 
@@ -142,9 +144,10 @@ impl Fleet {
         assert!((1..=10_000).contains(&callout.timeout_ms), "{}", callout.timeout_ms);
         let question = LeaseQuestion::read(&callout.body).expect("a lease request");
         let fleet = self.policy.fleet();
-        let mut reply = |key| {
+        let mut reply = |key: &LeaseKey| {
             let request = fleet.lease_request(key, question.table, false).expect("a request");
-            LeaseReply::Decided(self.counts.answer(&request, now).expect("a reply").reply)
+            let counts = self.counts.entry(key.hash).or_default();
+            LeaseReply::Decided(counts.answer(&request, now).expect("a reply").reply)
         };
         let replies: Vec<_> = question.keys.iter().map(&mut reply).collect();
         let mut body = Vec::new();
@@ -350,11 +353,17 @@ fn a_full_cluster_gets_the_next_request_when_there_is_room() {
     let (second, _) = worker.ask(fleet.configuration, "a");
     fleet.configuration.run_main();
     assert_eq!((fleet.configuration.callouts().len(), worker.outcome(second)), (1, Outcome::Waits));
+    // Others wait without a call.
+    let (other, is_allowed) = worker.ask(fleet.configuration, "c");
+    assert!(!is_allowed && worker.outcome(other) == Outcome::Waits);
     set_result(SENT);
     fleet.answer_all();
     assert_eq!(worker.outcome(first), Outcome::Continues);
-    fleet.answer_all();
-    assert_eq!(worker.outcome(second), Outcome::Denied(429));
+    wait_until(|| {
+        fleet.answer_all();
+        let outcomes = [worker.outcome(second), worker.outcome(other)];
+        outcomes == [Outcome::Denied(429), Outcome::Continues]
+    });
     // Without another request in flight there the authority is unreachable.
     set_result(CANNOT_CREATE);
     let (third, is_allowed) = worker.ask(fleet.configuration, "b");

@@ -19,12 +19,7 @@ impl Worker {
         self.context.hook_of.set(Some((envoy, number)));
         self.tick();
         self.take_mail();
-        let send_at = calls::send(number, envoy);
-        let is_it = |root: &&mut Root| root.is_main && root.configuration.number == number;
-        if let Some(root) = self.context.roots.borrow_mut().iter_mut().find(is_it) {
-            root.send_at = send_at;
-            self.context.is_armed.set(false);
-        }
+        calls::send(number, envoy);
         self.deliver_all((number, envoy));
     }
 

@@ -8,6 +8,7 @@ use tollgate_core::Timestamp;
 
 use super::Filter;
 use crate::fleet::authority_client::lease_work::LeaseWork;
+use crate::fleet::lease_request::LeaseRequest;
 use crate::follow::other_threads::Urgency;
 use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
@@ -19,10 +20,23 @@ impl<H: Proxy> Filter<H> {
     pub fn on_call_not_sent(&self, id: u32, call: u32, why: NotSent) {
         let Some(root) = self.root(id) else { return };
         let now = self.host.now().unwrap_or_default();
-        if !self.answer_follower(&root, call, Err(why), now) {
-            // No response is being handed over, so the authority has not responded.
-            self.on_call_answered(id, call, 0);
+        if self.answer_follower(&root, call, Err(why), now) {
+            return;
         }
+        if why != NotSent::Full {
+            // No response is being handed over, so the authority has not responded.
+            return self.on_call_answered(id, call, 0);
+        }
+        let Some(unsent) = root.authority.take_unsent(call, now) else { return };
+        let LeaseRequest { policy, keys, stream } = unsent;
+        let mut keys = Some(keys);
+        if let Some(stream) = stream {
+            self.give_turn(stream, |held| held.wait_for_room(keys.take().unwrap_or_default(), now));
+        }
+        if let Some(keys) = keys {
+            root.authority.cancel(&policy, keys);
+        }
+        root.authority.settle(now, &policy);
     }
 
     /// True when the call was the follower's.

@@ -38,6 +38,6 @@ impl<H: Proxy> Follower<H> {
 pub(super) const fn not_sent(why: NotSent) -> &'static str {
     match why {
         NotSent::Refused => "Envoy has no such cluster",
-        NotSent::Failed => "no healthy host, or circuit breaker open",
+        NotSent::Failed | NotSent::Full => "no healthy host, or circuit breaker open",
     }
 }

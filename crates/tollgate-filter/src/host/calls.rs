@@ -31,6 +31,8 @@ pub enum NotSent {
     /// It failed at once: no host of the cluster is healthy, or as many requests as its circuit
     /// breaker allows are in flight. The ABI does not distinguish these.
     Failed,
+    /// So many requests of this process are in flight that there is no room for it.
+    Full,
 }
 
 /// The host's client.
