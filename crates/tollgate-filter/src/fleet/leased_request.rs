@@ -113,6 +113,10 @@ impl<H: Proxy> HeldRequest<H> {
     pub fn wait_for_room(mut self, keys: Vec<RequestedKey>, now: Timestamp) -> Pending<H> {
         self.authority.cancel(&self.policy, keys);
         self.authority.settle(now, &self.policy);
+        if !self.host.enter(self.id) {
+            self.abandon(); // its client has left
+            return Pending::NOTHING;
+        }
         let paid = self.lease.as_mut().map(|lease| core::mem::take(&mut lease.paid));
         self.return_units(paid.unwrap_or_default());
         let nothing = (SpendStatus::Blocked, SpentLeases::default());
