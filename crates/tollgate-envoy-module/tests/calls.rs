@@ -373,6 +373,20 @@ fn a_full_cluster_gets_the_next_request_when_there_is_room() {
     set_result(SENT);
 }
 
+// Guards: a denial that reaches no client, because it is not about that client's stream.
+#[test]
+fn a_call_that_the_main_thread_finds_too_late_is_denied() {
+    let more = r#""scope": "fleet", "lease": 0, "on_failure": "allow","#;
+    let fleet = Fleet::new("too-late", more, 1, "1ms");
+    let worker = Worker::new();
+    let streams = ["a", "b"].map(|key| worker.ask(fleet.configuration, key).0);
+    // Two timeouts pass before the main thread runs.
+    thread::sleep(Duration::from_millis(5));
+    fleet.configuration.run_main();
+    assert_eq!(streams.map(|stream| worker.outcome(stream)), [Outcome::Denied(503); 2]);
+    assert!(fleet.configuration.callouts().is_empty());
+}
+
 // Guards: a response that is used twice, or for another request.
 #[test]
 fn responses_that_are_late_or_come_twice_change_nothing() {
