@@ -1,8 +1,8 @@
 //! The configurations of the process: what Envoy's main thread reads, and all workers use.
 //!
 //! Invariant: a configuration is known by its number from `config_new` until its `destroy`, when no
-//! stream of it lives any more; numbers are never used again. Its `destroy` comes on the thread that
-//! has used it last. Not here: the policy, which each worker reads for itself.
+//! stream of it lives any more; numbers are never used again. Its `destroy` comes on the thread
+//! that has used it last. Not here: the policy, which each worker reads for itself.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

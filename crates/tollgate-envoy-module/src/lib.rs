@@ -8,8 +8,8 @@
 //!   `host`'s calls. `by_stream`: values of streams. `local_reply`: a response in the origin's
 //!   place.
 //! - `configuration`: what all threads share of one configuration.
-//! - `calls`: requests to clusters, which the main thread sends. `stored_policy`: that a policy from
-//!   a server was stored.
+//! - `calls`: requests to clusters, which the main thread sends. `stored_policy`: that a policy
+//!   from a server was stored.
 //! - `tables`: the counts of the process. `shared_map`: what its threads agree on. `timer`: wakes
 //!   threads. `metrics`: Envoy's counters. `metadata`: values of other filters.
 //!

@@ -1,8 +1,9 @@
 //! What Envoy offers to a configuration on its main thread: requests to clusters, a handle that
 //! wakes that thread, and counters.
 //!
-//! Source: `abi.h` of Envoy 1.40.0. 1.38.3 and 1.39.3 have the same, except the counters, which came
-//! with 1.39. The functions are looked up, so that the module also loads where they are absent.
+//! Source: `abi.h` of Envoy 1.40.0. 1.38.3 and 1.39.3 have the same, except the counters, which
+//! came with 1.39. The functions are looked up, so that the module also loads where they are
+//! absent.
 //!
 //! Invariant: Envoy is called on its main thread alone, during a hook about the configuration, for
 //! which Envoy holds it. Not here: which calls are made.
@@ -11,7 +12,7 @@
 use core::ffi::{CStr, c_void};
 use core::ptr::null;
 
-use super::imports::{self, Buffer, HeaderPair};
+use super::imports::{self, Buffer, CALLOUT, COMMIT, DELETE, HeaderPair, NEW, NotCalled};
 use super::{Configuration, MetricKind, Scheduler};
 
 type Opaque = *mut c_void;
@@ -21,25 +22,6 @@ type Delete = unsafe extern "C" fn(Opaque);
 type Callout =
     unsafe extern "C" fn(Opaque, *mut u64, Buffer, *const HeaderPair, usize, Buffer, u64) -> i32;
 type Count = unsafe extern "C" fn(Opaque, usize, *const Buffer, usize, u64) -> i32;
-
-const NEW: &CStr = c"envoy_dynamic_module_callback_http_filter_config_scheduler_new";
-const COMMIT: &CStr = c"envoy_dynamic_module_callback_http_filter_config_scheduler_commit";
-const DELETE: &CStr = c"envoy_dynamic_module_callback_http_filter_config_scheduler_delete";
-const CALLOUT: &CStr = c"envoy_dynamic_module_callback_http_filter_config_http_callout";
-
-/// Why Envoy did not send a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotCalled {
-    /// There is no such cluster, or Envoy takes no such request.
-    Refused,
-    /// No host of the cluster is healthy, or its circuit breaker is open.
-    Failed,
-}
-
-/// True when Envoy offers all that calls need.
-pub(crate) fn can_call() -> bool {
-    [NEW, COMMIT, DELETE, CALLOUT].into_iter().all(|name| imports::address(name).is_some())
-}
 
 /// The function of this name and type.
 ///

@@ -1,9 +1,9 @@
 //! The types of the ABI, and the functions that Envoy offers.
 //!
-//! Invariant: declarations and views of memory alone.
+//! Invariant: declarations, names and views of memory alone.
 #![allow(unsafe_code, reason = "declares functions of another program")]
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null};
 use core::slice;
 
@@ -145,9 +145,30 @@ pub(crate) fn number(kept: *const c_void) -> usize {
 }
 
 /// Where a function of this process is, if there is one of this name.
-pub(super) fn address(name: &core::ffi::CStr) -> Option<NonNull<c_void>> {
+pub(super) fn address(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: the name ends with a zero byte. A null handle means any library.
     NonNull::new(unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) })
+}
+
+pub(super) const NEW: &CStr = c"envoy_dynamic_module_callback_http_filter_config_scheduler_new";
+pub(super) const COMMIT: &CStr =
+    c"envoy_dynamic_module_callback_http_filter_config_scheduler_commit";
+pub(super) const DELETE: &CStr =
+    c"envoy_dynamic_module_callback_http_filter_config_scheduler_delete";
+pub(super) const CALLOUT: &CStr = c"envoy_dynamic_module_callback_http_filter_config_http_callout";
+
+/// Why Envoy did not send a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotCalled {
+    /// There is no such cluster, or Envoy takes no such request.
+    Refused,
+    /// No host of the cluster is healthy, or its circuit breaker is open.
+    Failed,
+}
+
+/// True when Envoy offers all that calls need.
+pub(crate) fn can_call() -> bool {
+    [NEW, COMMIT, DELETE, CALLOUT].into_iter().all(|name| address(name).is_some())
 }
 
 type Opaque = *mut c_void;

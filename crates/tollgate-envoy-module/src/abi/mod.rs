@@ -18,8 +18,7 @@ mod metadata;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-pub(crate) use calls::{NotCalled, can_call};
-pub(crate) use imports::{Attribute, HeaderKind, Level};
+pub(crate) use imports::{Attribute, HeaderKind, Level, NotCalled, can_call};
 use imports::{Buffer, HeaderPair};
 
 /// Kinds of metrics.

@@ -182,7 +182,7 @@ impl<H: Proxy> Follower<H> {
                 let until = now.saturating_add(*timeout).saturating_add(LATE_AFTER);
                 Step::Fetching { call, until }
             }
-            Err(why) => self.failed(report::not_sent(why), now),
+            Err(why) => self.failed(why.reason(), now),
         }
     }
 
@@ -192,7 +192,7 @@ impl<H: Proxy> Follower<H> {
         let next = match (self.state.take(), response) {
             (Some(Step::Fetching { call, .. }), Ok(len)) if call == number => self.read(len, now),
             (Some(Step::Fetching { call, .. }), Err(why)) if call == number => {
-                self.failed(report::not_sent(why), now)
+                self.failed(why.reason(), now)
             }
             (state, _) => {
                 self.state.set(state);

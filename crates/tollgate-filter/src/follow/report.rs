@@ -3,7 +3,6 @@
 //! Invariant: all workers together log a line once. Deliberately absent: what follows from it.
 
 use super::Follower;
-use crate::host::calls::NotSent;
 use crate::host::proxy::Proxy;
 
 /// The most problems of one policy that are logged.
@@ -31,13 +30,5 @@ impl<H: Proxy> Follower<H> {
     pub(super) fn log(&self, what: &str) {
         let cluster = &self.from.cluster;
         self.host.log_warning(&format!("tollgate: server \"{cluster}\": {what}"));
-    }
-}
-
-/// The reason for the log.
-pub(super) const fn not_sent(why: NotSent) -> &'static str {
-    match why {
-        NotSent::Refused => "Envoy has no such cluster",
-        NotSent::Failed | NotSent::Full => "no healthy host, or circuit breaker open",
     }
 }

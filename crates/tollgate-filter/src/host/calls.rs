@@ -2,8 +2,8 @@
 //!
 //! Invariant: a call belongs to the context that is current when it is sent. Its response comes to
 //! that context, or never. A host that sends it later may report then that it could not
-//! (`Filter::on_call_not_sent`). When a call fails (no healthy host, a timeout), the host generates a
-//! response, with or without a status. Deliberately absent: the content of requests.
+//! (`Filter::on_call_not_sent`). When a call fails (no healthy host, a timeout), the host generates
+//! a response, with or without a status. Deliberately absent: the content of requests.
 
 /// A request to a cluster.
 pub struct HttpCall<'a> {
@@ -31,8 +31,18 @@ pub enum NotSent {
     /// It failed at once: no host of the cluster is healthy, or as many requests as its circuit
     /// breaker allows are in flight. The ABI does not distinguish these.
     Failed,
-    /// So many requests of this process are in flight that there is no room for it.
+    /// Requests of this process are in flight, and there is no room for another one.
     Full,
+}
+
+impl NotSent {
+    /// The reason, for the log.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Refused => "Envoy has no such cluster",
+            Self::Failed | Self::Full => "no healthy host, or circuit breaker open",
+        }
+    }
 }
 
 /// The host's client.

@@ -5,9 +5,8 @@
 //! row here. The tests of older Envoys are `older_envoys.rs`.
 
 use super::{
-    end_to_end::{build_clock, e2e, tests_of},
+    end_to_end::{FLEET_LEASES, FLEET_PROCESSES, build_clock, e2e, tests_of},
     second_try::{self, Tests},
-    servers::{FLEET_LEASES, FLEET_PROCESSES},
 };
 use crate::{
     build::{self, Product},

@@ -217,7 +217,7 @@ mod tests {
             assert!(text.contains(&format!("\nfn {test}(")), "there is no {name}");
         }
         for name in servers::FLEET_OF_SLIM.iter().chain(&envoy_modules::CALLS_OF_MODULE) {
-            let (file, test) = name.split_once("::").unwrap_or((servers::FLEET_LEASES, name));
+            let (file, test) = name.split_once("::").unwrap_or((end_to_end::FLEET_LEASES, name));
             let file = folder.join(file).with_extension("rs");
             let text = std::fs::read_to_string(file).expect("the tests of a fleet");
             assert!(text.contains(&format!("\nfn {test}(")), "there is no {test}");

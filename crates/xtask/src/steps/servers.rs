@@ -5,7 +5,7 @@
 //! step, so none is forgotten.
 
 use super::{
-    end_to_end::{build_clock, e2e, tests_of},
+    end_to_end::{FLEET_LEASES, build_clock, e2e, tests_of},
     envoy_modules, readme,
     second_try::{self, Tests},
 };
@@ -125,10 +125,6 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Module)?;
     envoy_modules::calls_of_module(workspace)
 }
-
-pub(super) const FLEET_LEASES: &str = "fleet_leases";
-/// Tests of processes that share one budget, among them the Envoys that follow a server.
-pub(super) const FLEET_PROCESSES: &str = "fleet_processes";
 
 /// The same with the servers to ask compiled in addition to the policy, in the module that reads
 /// nothing else.
