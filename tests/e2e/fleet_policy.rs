@@ -15,7 +15,8 @@ use tollgate_e2e::server::{Setup as Server, TollgateServer};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 use crate::following_envoys::{
-    FAILURES, REFUSED, SOON, admitted, all_have, check_followed, envoy, following, policy, wait_for,
+    FAILURES, REFUSED, SOON, admitted, all_have, asking, check_followed, envoy, following, policy,
+    wait_for,
 };
 
 /// A server that stores its policies in `data`, or nowhere.
@@ -93,7 +94,8 @@ fn a_policy_that_is_wrong_changes_nothing_and_is_said_once() {
     let mut tenants = policy(2, 50);
     tenants["tenant"] = json!({"header": "x-tenant"});
     put(&server, &tenants);
-    wait_until("every worker has refused it", SOON, || (envoy.stat(REFUSED) >= 3).then_some(()));
+    let all = asking(2);
+    wait_until("every worker has refused it", SOON, || (envoy.stat(REFUSED) >= all).then_some(()));
     assert!(all_have(envoy.ports[0], 1));
     assert_eq!(admitted(&mut client, "k", 20), 0, "nothing is counted anew");
     let said = || {

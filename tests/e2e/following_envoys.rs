@@ -9,7 +9,7 @@ use tollgate_e2e::authority::{Authority, FOLLOW_TOKEN, Kind};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::wait_until;
 
-use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
+use crate::envoy_server::{As, Envoy, Listener, Setup, is_dynamic_module, tollgate};
 
 pub const SOON: Duration = Duration::from_secs(60);
 pub const FAILURES: &str = "wasmcustom.tollgate.policy_fetch_failures";
@@ -50,6 +50,12 @@ pub fn envoy(workers: u32, port: u16, policy: &Value) -> Envoy {
     let mut setup = Setup::new(workers, vec![listener]);
     setup.origin = port;
     setup.start()
+}
+
+/// How many threads of an Envoy with this many workers ask the server: all of them with the wasm
+/// module, and the main thread alone with the dynamic module.
+pub fn asking(workers: u64) -> u64 {
+    if is_dynamic_module() { 1 } else { workers + 1 }
 }
 
 /// True when every worker of this listener decides by the policy of this number: this many

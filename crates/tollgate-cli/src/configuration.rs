@@ -5,18 +5,14 @@
 //! filter rejects is a fault. Deliberately not here: finding the filters; `envoy` does that.
 
 use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as _};
-use tollgate_policy::explain::NO_CALLS_IN_DYNAMIC_MODULE;
 use tollgate_policy::plugin::NamedPolicy;
 use tollgate_policy::{Plugin, Problems, Surface};
-use tollgate_yaml::{Document, Fault, Field, Form, Kind, Node, Reading, Tree, Value, json};
+use tollgate_yaml::{Document, Fault, Form, Kind, Node, Reading, Tree, Value, json};
 
 /// The deepest nesting that the filter reads in a `Struct`.
 const MAX_STRUCT_DEPTH: usize = 32;
 /// The fields of a configuration that contains more than a policy.
 const MORE: [&str; 5] = ["policy", "policies", "policy_from", "fleet", "hash_key"];
-
-/// Those of them for which a filter sends requests.
-const CALLS: [&str; 2] = ["policy_from", "fleet"];
 
 /// What loads a filter into Envoy, by the message that configures it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,18 +122,15 @@ pub(crate) fn policies(config: &Node, host: Host, reading: Reading) -> Result<Po
         ("google.protobuf.BytesValue", Some(value)) => from_bytes(value),
         _ => fault(line, "the filter reads a google.protobuf.Struct or a StringValue only"),
     };
-    document.and_then(|document| alone(document, host))
+    document.and_then(alone)
 }
 
 /// Reads a configuration that contains more than one policy.
-fn alone(document: Document, host: Host) -> Result<Policies, Fault> {
+fn alone(document: Document) -> Result<Policies, Fault> {
     let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
     let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
     let has_more = root.is_some_and(|root| MORE.iter().any(|name| root.get(name).is_some()));
     let holds = if has_more { Holds::More } else { Holds::Policy };
-    if host == Host::DynamicModule {
-        no_calls(&document, root.map_or(&[], Node::fields))?;
-    }
     let Some(policy) = root.and_then(|root| root.get("policy")) else {
         return Ok(Policies { document, holds, named: Vec::new(), hash_key: None });
     };
@@ -157,17 +150,6 @@ fn alone(document: Document, host: Host) -> Result<Policies, Fault> {
     let tree = Some(Tree { root, reading, lines_before });
     let document = Document { tree, begins, ..Document::from_json(json(policy, reading)) };
     Ok(Policies { document, holds, named, hash_key })
-}
-
-/// A fault if any of the fields needs requests of the filter's own.
-fn no_calls(document: &Document, fields: &[Field]) -> Result<(), Fault> {
-    let calls: Vec<_> =
-        fields.iter().filter(|field| CALLS.contains(&field.name.as_str())).collect();
-    let Some(first) = calls.first() else { return Ok(()) };
-    let line = document.line(&first.name).unwrap_or(first.line);
-    let messages: Vec<_> =
-        calls.iter().map(|field| format!("{}: {NO_CALLS_IN_DYNAMIC_MODULE}", field.name)).collect();
-    fault(line, &messages.join("; "))
 }
 
 /// A fault if anything other than the policy is wrong; mistakes of the policy are reported with the

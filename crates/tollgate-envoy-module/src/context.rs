@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_filter::host::reply::Reply;
@@ -15,16 +16,23 @@ use tollgate_filter::host::streams::StreamMap;
 
 use crate::abi::{self, Stream};
 use crate::by_stream::{ByStream, Numbers};
+use crate::calls::Answer;
 use crate::configuration::Configuration;
 use crate::local_reply::LocalReply;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Target};
 
 /// A configuration as this thread knows it.
 pub(crate) struct Root {
     pub(crate) id: u32,
     pub(crate) configuration: Arc<Configuration>,
+    /// True on Envoy's main thread.
+    pub(crate) is_main: bool,
     /// False when the policy could not be put in force here.
     pub(crate) is_ready: bool,
+    /// True when the configuration makes calls.
+    pub(crate) makes_calls: bool,
+    /// How many stored policies this root has looked at; `None` when it follows no server.
+    pub(crate) stored: Option<u64>,
     /// When that was tried last.
     pub(crate) tried_at: Instant,
     /// When the filter wants to be called, and how often after that.
@@ -56,9 +64,20 @@ pub(crate) struct Subject {
     pub(crate) stream: u32,
 }
 
+/// The number of one thread's worker.
+pub(crate) struct Number(pub(crate) u64);
+
+impl Default for Number {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// What one thread knows.
 #[derive(Default)]
 pub(crate) struct Context {
+    pub(crate) number: Number,
     pub(crate) roots: RefCell<Vec<Root>>,
     pub(crate) streams: RefCell<ByStream<Open>>,
     pub(crate) metrics: Metrics,
@@ -68,6 +87,10 @@ pub(crate) struct Context {
     pub(crate) current: Cell<Subject>,
     /// Envoy's, while it configures on this thread.
     pub(crate) configuring: Cell<Option<abi::Configuration>>,
+    /// The configuration of the main thread's hook, with its number.
+    pub(crate) hook_of: Cell<Option<(abi::Configuration, usize)>>,
+    /// The response that is being handed over.
+    pub(crate) answer: RefCell<Option<Answer>>,
     /// True while the timer is set for the earliest tick.
     pub(crate) is_armed: Cell<bool>,
     pub(crate) numbers: RefCell<Numbers>,
@@ -90,11 +113,22 @@ pub(crate) fn shared() -> Rc<Context> {
 }
 
 impl Context {
-    /// Makes a stream the current one; false when it is gone.
+    /// Makes a stream or a root the current one; false when it is gone.
     pub(crate) fn enter(&self, id: u32) -> bool {
-        let Some(open) = self.open(id) else { return false };
-        self.current.set(Subject { root: open.root, stream: id });
+        let is_root = || self.roots.borrow().iter().any(|root| root.id == id);
+        let subject = match self.open(id) {
+            Some(open) => Subject { root: open.root, stream: id },
+            None if is_root() => Subject { root: id, stream: 0 },
+            None => return false,
+        };
+        self.current.set(subject);
         true
+    }
+
+    /// True when the current root is the main thread's.
+    pub(crate) fn is_main(&self) -> bool {
+        let id = self.current.get().root;
+        self.roots.borrow().iter().any(|root| root.id == id && root.is_main)
     }
 
     /// The current stream.
@@ -102,9 +136,13 @@ impl Context {
         self.open(self.current.get().stream).map(|open| open.stream)
     }
 
-    /// The current stream with the number of its configuration.
-    pub(crate) fn counted_stream(&self) -> Option<(Stream, usize)> {
-        self.open(self.current.get().stream).map(|open| (open.stream, open.configuration))
+    /// By what counts reach Envoy now, and the number of its configuration.
+    pub(crate) fn counted(&self) -> Option<(Target, usize)> {
+        let of = |(envoy, number)| (Target::Configuration(envoy), number);
+        match self.open(self.current.get().stream) {
+            Some(open) => Some((Target::Stream(open.stream), open.configuration)),
+            None => self.hook_of.get().map(of),
+        }
     }
 
     /// How long the current stream has been open.

@@ -7,7 +7,10 @@ use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::abi::{self, Level, Stream, log};
+use crate::calls;
+pub(crate) use crate::calls::Response;
 use crate::configuration::Configuration;
+use crate::timer::{self, Sleeper};
 use crate::worker::{self, Worker};
 
 /// What becomes of the stream that a hook was about when a panic left it.
@@ -60,18 +63,39 @@ pub(crate) fn on_load() -> bool {
 
 /// Reads a configuration; returns its number, and `None` rejects it.
 pub(crate) fn on_configure(envoy: abi::Configuration, name: &[u8], text: &[u8]) -> Option<usize> {
-    let configuration = Configuration::enter(name, text);
+    let main = worker::with(Worker::number)?;
+    let configuration = Configuration::enter(name, text, main);
     let number = configuration.number;
     if guarded(Panicked::GoesOn, |worker| worker.check(&configuration, envoy)) == Some(true) {
         return Some(number);
     }
-    Configuration::end(number);
+    on_configuration_end(number);
     None
 }
 
-/// A configuration ends, with its last stream.
+/// A configuration ends, with its last stream. Envoy lets no hook about it begin any more.
 pub(crate) fn on_configuration_end(number: usize) {
-    Configuration::end(number);
+    Configuration::end(number, worker::with(Worker::number));
+    guarded(Panicked::GoesOn, Worker::end_roots);
+}
+
+/// The main thread is woken for a configuration.
+pub(crate) fn on_configuration_wake(number: usize, envoy: abi::Configuration) {
+    let of = (number, envoy);
+    if guarded(Panicked::Fails(NONE), |worker| worker.wake_main(of)).is_none() {
+        timer::wake(Sleeper::Main(number));
+    }
+}
+
+/// A call of a configuration has its response, or none will come.
+pub(crate) fn on_call_done(
+    (number, envoy): (usize, abi::Configuration),
+    call: u64,
+    response: Option<Response<'_>>,
+) {
+    calls::done(number, call, response.as_ref());
+    guarded(Panicked::Fails(NONE), |worker| worker.deliver_all((number, envoy)));
+    calls::end_call(number, call);
 }
 
 /// A stream begins; returns its id, and 0 when its thread is ending or has too many.
@@ -135,5 +159,9 @@ pub(crate) fn on_stream_gone(id: u32) {
 
 /// The timer wakes this thread.
 pub(crate) fn on_wake() {
-    guarded(Panicked::Fails(NONE), Worker::tick);
+    if guarded(Panicked::Fails(NONE), Worker::wake).is_none() {
+        // There may be more mail.
+        let number = worker::with(Worker::number);
+        number.into_iter().for_each(|number| timer::wake(Sleeper::Worker(number)));
+    }
 }

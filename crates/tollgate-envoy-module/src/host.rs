@@ -14,15 +14,17 @@ use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::shared_data::{BucketRead, SharedData, Stored, Table, Written};
 use tollgate_filter::request::facts::{Purpose, RequestSource};
 use tollgate_filter::wire::metadata::Value;
-use tollgate_policy::explain::NO_CALLS_IN_DYNAMIC_MODULE;
 
 use crate::abi::{self, Attribute, HeaderKind, Level, MetricKind, Stream};
 use crate::by_stream::ByStream;
+use crate::calls;
 use crate::clock;
 use crate::context::{self, Context};
 use crate::metadata;
 use crate::shared_map::SHARED;
+use crate::stored_policy;
 use crate::tables;
+use crate::timer::{self, Sleeper};
 
 /// The host of this thread's filter.
 #[derive(Clone, Copy)]
@@ -30,6 +32,10 @@ pub(crate) struct Host;
 
 /// The name by which log formats read it, as they do for the wasm module.
 const FILTER_STATE: &str = "wasm.";
+
+/// Why an Envoy that offers none of what calls need cannot take a configuration that makes them.
+const NO_CALLS: &str = "this Envoy sends no requests for a dynamic module's configuration, which \
+    Envoy's releases from 1.38 on do; use one of them, or the wasm module tollgate-envoy.wasm";
 
 fn current() -> Option<Stream> {
     context::with(Context::stream).flatten()
@@ -53,11 +59,23 @@ impl HeaderLines for Lines {
 
 impl Proxy for Host {
     type Streams<T> = ByStream<T>;
-    const UNSUPPORTED: Unsupported = Unsupported {
-        waiting: None,
-        calls: Some(NO_CALLS_IN_DYNAMIC_MODULE),
-        parts: Some(|policy| policy.explain().problems_in_dynamic_module()),
-    };
+    const SHARES_LEASE_WORK: bool = true;
+
+    fn unsupported(&self) -> Unsupported {
+        Unsupported {
+            waiting: None,
+            calls: (!abi::can_call()).then_some(NO_CALLS),
+            parts: Some(|policy| policy.explain().problems_in_dynamic_module()),
+        }
+    }
+
+    fn fetches_policies(&self) -> bool {
+        context::with(Context::is_main).unwrap_or_default()
+    }
+
+    fn policy_stored(&self) {
+        stored_policy::announce();
+    }
 
     fn monotonic(&self) -> Option<Timestamp> {
         clock::monotonic()
@@ -223,6 +241,7 @@ impl RequestSource for Host {
 
 impl Counters for Host {
     const IS_CHEAP: bool = true;
+    const IS_FIXED: bool = true;
 
     fn define(&self, name: &str) -> Option<u32> {
         define(MetricKind::Counter, name)
@@ -237,11 +256,11 @@ impl Counters for Host {
     }
 
     fn add(&self, counter: u32, by: i64) {
-        context::with(|it| it.metrics.add(counter, by, it.counted_stream()));
+        context::with(|it| it.metrics.add(counter, by, it.counted()));
     }
 
     fn record(&self, metric: u32, value: u64) {
-        context::with(|it| it.metrics.record(metric, value, it.counted_stream()));
+        context::with(|it| it.metrics.record(metric, value, it.counted()));
     }
 }
 
@@ -270,17 +289,22 @@ impl SharedData for Host {
     }
 }
 
-/// Configurations that need these calls are refused; see `Host::UNSUPPORTED`.
 impl Calls for Host {
-    fn call(&self, _: &HttpCall<'_>) -> Result<u32, NotSent> {
-        Err(NotSent::Refused)
+    /// The main thread sends it; why it could not comes as the response does.
+    fn call(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
+        let asks = |it: &Context| Some((it.number.0, it.configuration()?.number));
+        let (worker, configuration) = context::with(asks).flatten().ok_or(NotSent::Refused)?;
+        let number = calls::ask(worker, configuration, call)?;
+        timer::wake(Sleeper::Main(configuration));
+        Ok(number)
     }
 
-    fn answer_header(&self, _: &str) -> Option<Vec<u8>> {
-        None
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>> {
+        context::with(|it| it.answer.borrow().as_ref()?.header(name)).flatten()
     }
 
-    fn answer_body(&self, _: usize) -> Vec<u8> {
-        Vec::new()
+    fn answer_body(&self, len: usize) -> Vec<u8> {
+        let body = context::with(|it| Some(it.answer.borrow().as_ref()?.body(len))).flatten();
+        body.unwrap_or_default()
     }
 }

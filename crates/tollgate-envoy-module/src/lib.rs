@@ -8,12 +8,19 @@
 //!   `host`'s calls. `by_stream`: values of streams. `local_reply`: a response in the origin's
 //!   place.
 //! - `configuration`: what all threads share of one configuration.
-//! - `tables`: the counts of the process. `shared_map`: what its threads agree on. `timer`: a
-//!   thread that wakes workers. `metrics`: Envoy's counters. `metadata`: values of other filters.
+//! - `calls`: requests to clusters, which the main thread sends. `stored_policy`: that a policy
+//!   from a server was stored.
+//! - `tables`: the counts of the process. `shared_map`: what its threads agree on. `timer`: wakes
+//!   threads. `metrics`: Envoy's counters. `metadata`: values of other filters.
 //!
 //! Envoy calls its hooks on the thread of a stream's worker, and calls about a configuration on its
 //! main thread. So each thread has a filter of its own, and the counts are the process's: any
 //! number of workers together allow as many requests as one would.
+//!
+//! Envoy sends requests of a configuration on its main thread alone, and calls a worker about its
+//! streams alone. So the main thread has a filter, too, for each configuration that makes calls:
+//! it sends the calls of all threads, requests policies from servers for all, and continues the
+//! lease work of a worker whose last stream has ended.
 //!
 //! Invariant: no panic crosses the ABI, and no pointer of ours does: Envoy keeps numbers. Not here:
 //! what the filter does.
@@ -21,6 +28,7 @@
 
 mod abi;
 mod by_stream;
+mod calls;
 mod clock;
 mod configuration;
 mod context;
@@ -30,6 +38,7 @@ mod local_reply;
 mod metadata;
 mod metrics;
 mod shared_map;
+mod stored_policy;
 mod tables;
 mod timer;
 mod worker;

@@ -1,12 +1,46 @@
 //! Envoy's metrics, for the filter of one thread.
 //!
 //! Invariant: each count reaches Envoy once. What is counted while no stream of its configuration
-//! is at hand is kept, and handed over by the next stream of it on this thread. Not here: names.
+//! is at hand is kept, and handed over by the next stream of it on this thread; on the main thread
+//! by the configuration. Not here: names.
 
 use std::cell::{Cell, RefCell};
 
 use crate::abi::{self, MetricKind, Stream};
 use crate::configuration::Configuration;
+
+/// By what a count reaches Envoy.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// A stream of the configuration.
+    Stream(Stream),
+    /// The configuration, on the main thread.
+    Configuration(abi::Configuration),
+}
+
+impl Target {
+    /// Adds to a counter or a gauge, or records a value in a histogram; false when this Envoy
+    /// cannot: 1.38 counts by streams alone.
+    fn count(self, kind: MetricKind, number: usize, by: i64) -> bool {
+        match self {
+            Self::Stream(stream) => stream.count(kind, number, by),
+            Self::Configuration(envoy) => return envoy.count(kind, number, by),
+        }
+        true
+    }
+
+    fn set(self, kind: MetricKind, number: usize, value: u64) -> bool {
+        let is_gauge = kind == MetricKind::Gauge;
+        match self {
+            Self::Stream(stream) if is_gauge => stream.set_gauge(number, value),
+            Self::Configuration(envoy) if is_gauge => return envoy.set_gauge(number, value),
+            Self::Stream(_) | Self::Configuration(_) => {
+                return self.count(kind, number, i64::try_from(value).unwrap_or(i64::MAX));
+            }
+        }
+        true
+    }
+}
 
 /// A metric, as one configuration has it.
 struct Metric {
@@ -77,39 +111,40 @@ impl Metrics {
         u32::try_from(index).ok()
     }
 
-    /// Adds to a counter or a gauge, through `stream` if that is of the same configuration.
-    pub(crate) fn add(&self, index: u32, by: i64, stream: Option<(Stream, usize)>) {
-        let mut all = self.all.borrow_mut();
-        let Some(metric) = get(&mut all, index) else { return };
-        let (kind, number) = (metric.kind, metric.number);
-        match stream.filter(|(_, configuration)| *configuration == metric.configuration) {
-            Some((stream, _)) => {
-                drop(all);
-                stream.count(kind, number, by);
-            }
-            None => {
-                metric.kept = metric.kept.saturating_add(by);
-                self.has_kept.set(true);
-            }
-        }
+    /// Adds to a counter or a gauge, by `target` if that is of the same configuration.
+    pub(crate) fn add(&self, index: u32, by: i64, target: Option<(Target, usize)>) {
+        let is_counted = |kind, number, target: Target| target.count(kind, number, by);
+        self.count_or_keep(index, target, is_counted, |metric| {
+            metric.kept = metric.kept.saturating_add(by);
+        });
     }
 
     /// Sets a gauge or records in a histogram; see [`MOST_VALUES`].
-    pub(crate) fn record(&self, index: u32, value: u64, stream: Option<(Stream, usize)>) {
-        let mut all = self.all.borrow_mut();
-        let Some(metric) = get(&mut all, index) else { return };
-        let (kind, number) = (metric.kind, metric.number);
-        let Some((stream, _)) = stream.filter(|(_, it)| *it == metric.configuration) else {
+    pub(crate) fn record(&self, index: u32, value: u64, target: Option<(Target, usize)>) {
+        let is_set = |kind, number, target: Target| target.set(kind, number, value);
+        self.count_or_keep(index, target, is_set, |metric| metric.keep_value(value));
+    }
+
+    fn count_or_keep(
+        &self,
+        index: u32,
+        target: Option<(Target, usize)>,
+        is_counted: impl FnOnce(MetricKind, usize, Target) -> bool,
+        keep: impl FnOnce(&mut Metric),
+    ) {
+        let of = |metric: &mut Metric| (metric.kind, metric.number, metric.configuration);
+        let known = get(&mut self.all.borrow_mut(), index).map(of);
+        let Some((kind, number, configuration)) = known else { return };
+        let target = target.filter(|(_, it)| *it == configuration);
+        if target.is_none_or(|(target, _)| !is_counted(kind, number, target)) {
             self.has_kept.set(true);
-            return metric.keep_value(value);
-        };
-        drop(all);
-        set(stream, kind, number, value);
+            get(&mut self.all.borrow_mut(), index).map(keep).unwrap_or_default();
+        }
     }
 
     /// Hands over what was kept, also for a configuration that has ended: Envoy has one metric for
     /// all configurations that define a name.
-    pub(crate) fn hand_over(&self, stream: Stream, configuration: usize) {
+    pub(crate) fn hand_over(&self, target: Target, configuration: usize) {
         if !self.has_kept.get() {
             return;
         }
@@ -130,11 +165,12 @@ impl Metrics {
             }
         }
         self.has_kept.set(self.all.borrow().iter().any(Metric::is_kept));
+        // An Envoy that takes none of the main thread's counts loses them.
         for (kind, number, kept, values) in due {
             if kept != 0 {
-                stream.count(kind, number, kept);
+                target.count(kind, number, kept);
             }
-            values.into_iter().for_each(|value| set(stream, kind, number, value));
+            values.into_iter().for_each(|value| _ = target.set(kind, number, value));
         }
     }
 
@@ -144,15 +180,6 @@ impl Metrics {
             if metric.configuration == configuration && !metric.is_kept() {
                 metric.configuration = 0;
             }
-        }
-    }
-}
-
-fn set(stream: Stream, kind: MetricKind, number: usize, value: u64) {
-    match kind {
-        MetricKind::Gauge => stream.set_gauge(number, value),
-        MetricKind::Counter | MetricKind::Histogram => {
-            stream.count(kind, number, i64::try_from(value).unwrap_or(i64::MAX));
         }
     }
 }

@@ -1,9 +1,10 @@
-//! One thread that wakes workers when a time has come: Envoy's ABI has no timer.
+//! The handles by which any thread wakes another one of Envoy's, and one thread that does so when a
+//! time has come: Envoy's ABI has no timer.
 //!
 //! The thread sleeps in a read with a time-out, which a byte ends early. Invariant: a worker is
-//! woken at its time or later, never earlier, and through a stream that its own thread has
-//! registered; the handle of that stream is only used under the lock under which it is taken back.
-//! Not here: what a worker does when it wakes.
+//! woken through a stream that its own thread has registered, the main thread through a
+//! configuration that lives; a handle is only used under the lock under which it is taken back. A
+//! time that was set is never early. Not here: what a thread does when it wakes.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,17 +14,26 @@ use std::time::{Duration, Instant};
 
 use crate::abi::{Level, Scheduler, log};
 
-/// A worker's handle, and when it wants to be woken.
+/// A thread of Envoy's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    /// The worker with this number, by one of its streams.
+    Worker(u64),
+    /// The main thread, by the configuration with this number.
+    Main(usize),
+}
+
+/// A thread's handle, and when it wants to be woken.
 struct Wake {
-    worker: u64,
+    sleeper: Sleeper,
     scheduler: Scheduler,
     at: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Wakes {
-    /// There are few workers.
-    by_worker: Vec<Wake>,
+    /// There are few.
+    all: Vec<Wake>,
     /// Ends the sleep of the thread; `None` before there is one.
     alarm: Option<UnixStream>,
     /// The end of its sleep; `None` when that is open.
@@ -32,23 +42,30 @@ struct Wakes {
 
 static WAKES: LazyLock<Mutex<Wakes>> = LazyLock::new(Mutex::default);
 
-/// Registers a handle for this worker; an earlier one is dropped.
-pub(crate) fn register(worker: u64, scheduler: Scheduler) {
+/// Registers a handle for this thread; an earlier one is dropped.
+pub(crate) fn register(sleeper: Sleeper, scheduler: Scheduler) {
     let mut wakes = wakes();
-    wakes.by_worker.retain(|wake| wake.worker != worker);
-    wakes.by_worker.push(Wake { worker, scheduler, at: None });
+    wakes.all.retain(|wake| wake.sleeper != sleeper);
+    wakes.all.push(Wake { sleeper, scheduler, at: None });
 }
 
-/// Takes the handle of this worker back; from now on it is not used.
-pub(crate) fn unregister(worker: u64) {
-    wakes().by_worker.retain(|wake| wake.worker != worker);
+/// Takes the handle of this thread back; from now on it is not used.
+pub(crate) fn unregister(sleeper: Sleeper) {
+    wakes().all.retain(|wake| wake.sleeper != sleeper);
 }
 
-/// Wakes this worker once at `at`, or never; nothing happens without a handle. False when there is
+/// Wakes this thread now; nothing happens without a handle.
+pub(crate) fn wake(sleeper: Sleeper) {
+    let wakes = wakes();
+    let wake = wakes.all.iter().find(|wake| wake.sleeper == sleeper);
+    wake.into_iter().for_each(|wake| wake.scheduler.commit());
+}
+
+/// Wakes this thread once at `at`, or never; nothing happens without a handle. False when there is
 /// no thread for it, so it has to be asked again.
-pub(crate) fn wake_at(worker: u64, at: Option<Instant>) -> bool {
+pub(crate) fn wake_at(sleeper: Sleeper, at: Option<Instant>) -> bool {
     let mut wakes = wakes();
-    let Some(wake) = wakes.by_worker.iter_mut().find(|it| it.worker == worker) else {
+    let Some(wake) = wakes.all.iter_mut().find(|it| it.sleeper == sleeper) else {
         return true;
     };
     if wake.at == at {
@@ -60,7 +77,7 @@ pub(crate) fn wake_at(worker: u64, at: Option<Instant>) -> bool {
         match start() {
             Ok(alarm) => wakes.alarm = Some(alarm),
             Err(error) => {
-                wakes.by_worker.iter_mut().for_each(|wake| wake.at = None);
+                wakes.all.iter_mut().for_each(|wake| wake.at = None);
                 log(Level::Error, &format!("tollgate: there is no timer: {error}"));
                 return false;
             }
@@ -95,13 +112,13 @@ fn run(mut alarm: UnixStream) {
         let now = Instant::now();
         let next_at = {
             let mut wakes = wakes();
-            for wake in &mut wakes.by_worker {
+            for wake in &mut wakes.all {
                 if wake.at.is_some_and(|at| at <= now) {
                     wake.at = None;
                     wake.scheduler.commit();
                 }
             }
-            wakes.sleeps_until = wakes.by_worker.iter().filter_map(|wake| wake.at).min();
+            wakes.sleeps_until = wakes.all.iter().filter_map(|wake| wake.at).min();
             wakes.sleeps_until
         };
         let sleep = next_at.map_or(LONG, |at| at.saturating_duration_since(now).min(LOOK_AGAIN));

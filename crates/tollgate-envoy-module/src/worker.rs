@@ -8,19 +8,23 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_filter::filter::{Filter, Flow};
 use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::streams::StreamMap;
 
-use crate::abi::{self, Stream};
+use crate::abi::{self, Level, Stream};
+use crate::calls;
 use crate::configuration::Configuration;
 use crate::context::{self, Action, Context, Open, Root, Subject};
 use crate::host::Host;
 use crate::local_reply::LocalReply;
-use crate::timer;
+use crate::metrics::Target;
+use crate::stored_policy;
+use crate::timer::{self, Sleeper};
+
+mod exchange;
 
 thread_local! {
     static WORKER: Worker = Worker::new();
@@ -28,8 +32,6 @@ thread_local! {
 
 /// The filter of this thread.
 pub(crate) struct Worker {
-    /// For the timer.
-    number: u64,
     filter: Filter<Host>,
     context: Rc<Context>,
     /// How many hooks are in progress, one inside the other.
@@ -40,8 +42,6 @@ pub(crate) struct Worker {
     ended: Cell<usize>,
 }
 
-static WORKERS: AtomicU64 = AtomicU64::new(0);
-
 /// Acts on the worker of this thread; `None` when the thread is ending.
 pub(crate) fn with<R>(act: impl FnOnce(&Worker) -> R) -> Option<R> {
     WORKER.try_with(act).ok()
@@ -50,13 +50,21 @@ pub(crate) fn with<R>(act: impl FnOnce(&Worker) -> R) -> Option<R> {
 impl Worker {
     fn new() -> Self {
         Self {
-            number: WORKERS.fetch_add(1, Ordering::Relaxed),
             filter: Filter::new(Host),
             context: context::shared(),
             depth: Cell::new(0),
             carrier: Cell::new(None),
             ended: Cell::new(0),
         }
+    }
+
+    /// Its number, which no other thread has.
+    pub(crate) fn number(&self) -> u64 {
+        self.context.number.0
+    }
+
+    fn sleeper(&self) -> Sleeper {
+        Sleeper::Worker(self.number())
     }
 
     /// Runs one hook about a stream, and then everything that had to wait for it.
@@ -68,6 +76,9 @@ impl Worker {
             let result = act(&self.filter);
             if self.depth.get() == 1 {
                 self.act();
+                if self.context.streams.borrow().is_empty() {
+                    self.sleep();
+                }
                 self.arm();
             }
             self.depth.set(self.depth.get().saturating_sub(1));
@@ -94,7 +105,9 @@ impl Worker {
         let subject = self.context.current.replace(current);
         self.depth.set(depth);
         self.context.reply.take();
+        self.context.answer.take();
         self.context.configuring.set(None);
+        self.context.hook_of.set(None);
         if let Some(id) = fails {
             self.context.fail(id);
             self.context.fail(subject.stream);
@@ -108,22 +121,34 @@ impl Worker {
         }
     }
 
-    /// Checks a configuration on Envoy's main thread, and defines its metrics.
+    /// Checks a configuration on Envoy's main thread, and defines its metrics. The root stays
+    /// there if it makes calls.
     pub(crate) fn check(
         &self,
         configuration: &Arc<Configuration>,
         envoy: abi::Configuration,
     ) -> bool {
         self.context.configuring.set(Some(envoy));
-        let id = self.add_root(Arc::clone(configuration));
-        self.remove_root(id);
+        let id = self.add_root(Arc::clone(configuration), true);
         self.context.configuring.set(None);
-        let is_ready = |root: &Root| root.id == id && root.is_ready;
-        let mut roots = self.context.roots.borrow_mut();
-        let was_ready = roots.iter().any(is_ready);
-        roots.retain(|root| root.id != id);
+        let is_it = |root: &&Root| root.id == id;
+        let of = |root: &Root| (root.is_ready, root.makes_calls);
+        let (is_ready, makes_calls) =
+            self.context.roots.borrow().iter().find(is_it).map(of).unwrap_or_default();
+        let scheduler = if is_ready && makes_calls { envoy.scheduler() } else { None };
+        if let Some(scheduler) = scheduler {
+            timer::register(Sleeper::Main(configuration.number), scheduler);
+            self.context.is_armed.set(false);
+            self.finish();
+            return true;
+        }
+        self.remove_root(id);
+        self.context.roots.borrow_mut().retain(|root| root.id != id);
         self.context.metrics.forget(configuration.number);
-        was_ready
+        if is_ready && makes_calls {
+            abi::log(Level::Error, "tollgate: Envoy gives no scheduler for the configuration");
+        }
+        is_ready && !makes_calls
     }
 
     /// A stream of the configuration with this number is there; returns its id, which is not 0. It
@@ -150,7 +175,8 @@ impl Worker {
     /// Decides a request.
     pub(crate) fn request(&self, id: u32) -> Flow {
         let Some(open) = self.context.open(id) else { return Flow::Continue };
-        self.context.metrics.hand_over(open.stream, open.configuration);
+        self.context.metrics.hand_over(Target::Stream(open.stream), open.configuration);
+        self.take_stored(open.root);
         if !self.context.roots.borrow().iter().any(|root| root.id == open.root && root.is_ready) {
             self.run(id, |_| self.context.queue(id, |it| it.fill(Reply::overloaded())));
             return Flow::Stop;
@@ -175,7 +201,7 @@ impl Worker {
         let Some(open) = self.context.open(id) else { return };
         self.run(id, |filter| {
             filter.on_delete(id);
-            self.context.metrics.hand_over(open.stream, open.configuration);
+            self.context.metrics.hand_over(Target::Stream(open.stream), open.configuration);
             // Envoy's calls that wait may be about others, and end them; none is about this one.
             self.context.streams.borrow_mut().remove(id);
             self.hand_carrier_on(id);
@@ -199,7 +225,7 @@ impl Worker {
         if self.carrier.get() == Some(id) {
             self.carrier.set(None);
             self.context.is_armed.set(false);
-            timer::unregister(self.number);
+            timer::unregister(self.sleeper());
             self.arm();
         }
     }
@@ -229,17 +255,21 @@ impl Worker {
         if let Some(id) = known {
             self.configure_again(id);
         }
-        known
-            .unwrap_or_else(|| Configuration::find(configuration).map_or(0, |it| self.add_root(it)))
+        known.unwrap_or_else(|| {
+            Configuration::find(configuration).map_or(0, |it| self.add_root(it, false))
+        })
     }
 
-    fn add_root(&self, configuration: Arc<Configuration>) -> u32 {
+    fn add_root(&self, configuration: Arc<Configuration>, is_main: bool) -> u32 {
         let id = self.context.numbers.borrow_mut().take_root();
         let len = configuration.text.len();
         self.context.roots.borrow_mut().push(Root {
             id,
             configuration,
+            is_main,
             is_ready: false,
+            makes_calls: false,
+            stored: None,
             tried_at: Instant::now(),
             tick: None,
         });
@@ -249,10 +279,12 @@ impl Worker {
     }
 
     fn configure(&self, id: u32, len: usize) {
-        let subject = Subject { root: id, stream: 0 };
+        let (subject, stored) = (Subject { root: id, stream: 0 }, stored_policy::number());
         let is_ready = self.about(subject, || self.filter.on_configure(id, len));
         if let Some(root) = self.context.roots.borrow_mut().iter_mut().find(|root| root.id == id) {
             (root.is_ready, root.tried_at) = (is_ready, Instant::now());
+            root.makes_calls = self.filter.makes_calls(id);
+            root.stored = self.filter.follows(id).then_some(stored);
         }
     }
 
@@ -274,7 +306,7 @@ impl Worker {
     }
 
     /// Ends the roots of configurations that have ended.
-    fn end_roots(&self) {
+    pub(crate) fn end_roots(&self) {
         let ended = Configuration::ended();
         if self.ended.replace(ended) == ended {
             return;
@@ -327,15 +359,26 @@ impl Worker {
         if self.context.is_armed.get() {
             return;
         }
-        let at = self.context.roots.borrow().iter().filter_map(|root| Some(root.tick?.0)).min();
+        let tick_of = |root: &Root| root.tick.map(|(at, _)| at);
+        let roots = self.context.roots.borrow();
+        let at = roots.iter().filter(|root| !root.is_main).filter_map(tick_of).min();
+        let of_main = roots.iter().filter(|root| root.is_main);
+        let of_main: Vec<_> = of_main.map(|it| (it.configuration.number, tick_of(it))).collect();
+        drop(roots);
+        // Without a thread the next hook tries again.
+        let wakes_main = |(number, at)| timer::wake_at(Sleeper::Main(number), at);
+        let is_armed = of_main.into_iter().map(wakes_main).fold(true, |all, is_set| all & is_set);
         if at.is_some() && self.carrier.get().is_none() {
             let any = self.context.streams.borrow().any().map(|(id, open)| (id, open.stream));
             let Some((id, stream)) = any else { return };
             self.carrier.set(Some(id));
-            timer::register(self.number, stream.scheduler());
+            timer::register(self.sleeper(), stream.scheduler());
+            if calls::has_mail(self.number()) {
+                // It came while no stream could wake this thread.
+                timer::wake(self.sleeper());
+            }
         }
-        // Without a thread the next hook tries again.
-        let is_armed = self.carrier.get().is_none() || timer::wake_at(self.number, at);
-        self.context.is_armed.set(is_armed);
+        let is_awake = self.carrier.get().is_none() || timer::wake_at(self.sleeper(), at);
+        self.context.is_armed.set(is_armed && is_awake);
     }
 }

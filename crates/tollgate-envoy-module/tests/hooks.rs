@@ -148,10 +148,10 @@ fn what_envoy_does_not_show_is_refused_by_name() {
         "rules[0]: reads the claim \"sub\", which Envoy does not show",
     );
     refused(
-        r#"{"policy_from": {"cluster": "c", "path": "/p", "authority": "a"}, "policy": {"version": 1,
+        r#"{"version": 1,
             "rules": [{"name": "r", "key": [{"metadata": ["f", "deep", "er"]}], "quotas": [{"limit": 1, "window": "1s"}],
-                "cost": {"estimate": 1, "max": 2, "actual": {"metadata": ["f", "a", "b", "c"]}}}]}}"#,
-        "policy_from: the dynamic module sends no requests",
+                "cost": {"estimate": 1, "max": 2, "actual": {"metadata": ["f", "a", "b", "c"]}}}]}"#,
+        "rules[0]: reads the metadata f/deep/er,",
     );
     // All of it at once.
     for line in

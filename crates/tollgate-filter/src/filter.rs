@@ -15,12 +15,13 @@ use tollgate_policy::waiting::Due;
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::cell::with;
 use crate::config::routes::RoutePolicy;
+pub use crate::fleet::authority_client::lease_work::LeaseWork;
 use crate::fleet::lease_request::{KeyResult, LeaseRequest};
+pub use crate::follow::other_threads::Urgency;
 pub use crate::host::proxy::Flow;
 use crate::host::proxy::Proxy;
 use crate::host::reply::Reply;
 use crate::host::streams::StreamMap;
-use crate::host::timer::TimerUser;
 use crate::observability::metrics::Wait;
 use crate::request::arrival::Arrival;
 use crate::request::held_request::{HeldRequest, Pending};
@@ -31,6 +32,7 @@ use crate::root::{Root, take};
 
 mod bodies;
 mod configuration;
+mod threads;
 
 /// The most requests whose turn is taken in one call of the timer. The host handles the response to
 /// each denial inside that of the one before, so 400 of them overflow the stack of its thread; the
@@ -231,10 +233,8 @@ impl<H: Proxy> Filter<H> {
     pub fn on_call_answered(&self, id: u32, call: u32, len: usize) {
         let Some(root) = self.root(id) else { return };
         let now = self.host.now().unwrap_or_default();
-        if let Some(follower) = root.follower()
-            && follower.answered(call, len, now)
-        {
-            return root.timer.set(TimerUser::Policy, follower.next_call_at(), now);
+        if self.answer_follower(&root, call, Ok(len), now) {
+            return;
         }
         let Some((sent, answers)) = root.authority.answered(call, len) else { return };
         let policy = Rc::clone(&sent.policy);

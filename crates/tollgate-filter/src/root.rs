@@ -27,6 +27,8 @@ pub struct Root<H> {
     pub waiting: Rc<Waiting<H>>,
     pub authority: Rc<AuthorityClient<H>>,
     pub in_flight: Rc<InFlight<H>>,
+    /// The policy before this one, on the thread that continues the lease work of others.
+    earlier: Cell<Option<Rc<ActivePolicy<H>>>>,
 }
 
 impl<H: Proxy> Root<H> {
@@ -37,7 +39,8 @@ impl<H: Proxy> Root<H> {
         let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
         let authority = Rc::new(AuthorityClient::new(host, id, Rc::clone(&timer)));
         let (policy, follower, in_flight) = (Cell::new(None), Cell::new(None), Rc::default());
-        Self { policy, follower, timer, counters, waiting, authority, in_flight }
+        let earlier = Cell::new(None);
+        Self { policy, follower, timer, counters, waiting, authority, in_flight, earlier }
     }
 
     /// Makes this policy decide new requests; requests in progress keep theirs.
@@ -46,7 +49,16 @@ impl<H: Proxy> Root<H> {
         self.authority.set_limits(policy.limits());
         if let Some(before) = self.policy.replace(Some(Rc::new(policy))) {
             before.end();
+            let fetches = self.follower().is_some_and(|it| it.fetches());
+            if H::SHARES_LEASE_WORK && fetches && before.has_fleet() {
+                self.earlier.set(Some(before));
+            }
         }
+    }
+
+    /// The policy before this one, if it counted for a fleet and the host shares lease work.
+    pub fn earlier(&self) -> Option<Rc<ActivePolicy<H>>> {
+        with(&self.earlier, |earlier| earlier.clone())
     }
 
     /// Sets the timer for the requests in flight that have to be confirmed, its own and `others`.

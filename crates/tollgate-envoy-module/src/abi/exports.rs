@@ -119,6 +119,55 @@ extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(_: Opaque, _: Kept, 
     hooks::on_wake();
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
+    configuration: Opaque,
+    number_of_it: Kept,
+    _event: u64,
+) {
+    hooks::on_configuration_wake(number(number_of_it), Configuration(configuration));
+}
+
+/// # Safety
+/// Envoy lends both lists, and what they point to, for the call.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
+    configuration: Opaque,
+    number_of_it: Kept,
+    call: u64,
+    result: i32,
+    headers: *const HeaderPair,
+    header_count: usize,
+    body: *const Buffer,
+    chunk_count: usize,
+) {
+    const SUCCESS: i32 = 0;
+    // SAFETY: as Envoy promises.
+    let (headers, chunks) =
+        unsafe { (lent_list(headers, header_count), lent_list(body, chunk_count)) };
+    // SAFETY: as Envoy promises.
+    let line = |pair: &HeaderPair| unsafe { (pair.name(), pair.value()) };
+    let response = (result == SUCCESS).then(|| hooks::Response {
+        headers: headers.iter().map(line).collect(),
+        // SAFETY: as Envoy promises.
+        body: chunks.iter().map(|chunk| unsafe { chunk.bytes() }).collect(),
+    });
+    let configuration = Configuration(configuration);
+    hooks::on_call_done((number(number_of_it), configuration), call, response);
+}
+
+/// A list that Envoy lends for a call.
+///
+/// # Safety
+/// It has this many elements.
+const unsafe fn lent_list<'a, T>(at: *const T, count: usize) -> &'a [T] {
+    if at.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts(at, count) }
+}
+
 /// A hook of a stream begins: the number that `on_http_filter_new` returned.
 fn stream_id(id: Kept) -> u32 {
     lent::end();

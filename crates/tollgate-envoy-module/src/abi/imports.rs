@@ -1,9 +1,9 @@
 //! The types of the ABI, and the functions that Envoy offers.
 //!
-//! Invariant: declarations and views of memory alone.
+//! Invariant: declarations, names and views of memory alone.
 #![allow(unsafe_code, reason = "declares functions of another program")]
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null};
 use core::slice;
 
@@ -85,7 +85,14 @@ impl HeaderPair {
 
     /// Lends these lines.
     pub(crate) fn list<'l>(lines: impl Iterator<Item = (&'l str, &'l str)>) -> Vec<Self> {
-        let lend = |(name, value): (&str, &str)| Self {
+        Self::list_of_bytes(lines.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+    }
+
+    /// The same of values that are bytes.
+    pub(crate) fn list_of_bytes<'l>(
+        lines: impl Iterator<Item = (&'l [u8], &'l [u8])>,
+    ) -> Vec<Self> {
+        let lend = |(name, value): (&[u8], &[u8])| Self {
             name: name.as_ptr(),
             name_len: name.len(),
             value: value.as_ptr(),
@@ -137,11 +144,38 @@ pub(crate) fn number(kept: *const c_void) -> usize {
     kept.addr()
 }
 
+/// Where a function of this process is, if there is one of this name.
+pub(super) fn address(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the name ends with a zero byte. A null handle means any library.
+    NonNull::new(unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) })
+}
+
+pub(super) const NEW: &CStr = c"envoy_dynamic_module_callback_http_filter_config_scheduler_new";
+pub(super) const COMMIT: &CStr =
+    c"envoy_dynamic_module_callback_http_filter_config_scheduler_commit";
+pub(super) const DELETE: &CStr =
+    c"envoy_dynamic_module_callback_http_filter_config_scheduler_delete";
+pub(super) const CALLOUT: &CStr = c"envoy_dynamic_module_callback_http_filter_config_http_callout";
+
+/// Why Envoy did not send a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotCalled {
+    /// There is no such cluster, or Envoy takes no such request.
+    Refused,
+    /// No host of the cluster is healthy, or its circuit breaker is open.
+    Failed,
+}
+
+/// True when Envoy offers all that calls need.
+pub(crate) fn can_call() -> bool {
+    [NEW, COMMIT, DELETE, CALLOUT].into_iter().all(|name| address(name).is_some())
+}
+
 type Opaque = *mut c_void;
 
 unsafe extern "C" {
-    /// Of the C library: where a function of this process is. A null handle means any library.
-    pub(crate) fn dlsym(library: Opaque, name: *const core::ffi::c_char) -> Opaque;
+    /// Of the C library.
+    fn dlsym(library: Opaque, name: *const core::ffi::c_char) -> Opaque;
     pub(crate) fn envoy_dynamic_module_callback_log(level: Level, text: Buffer);
     pub(crate) fn envoy_dynamic_module_callback_http_get_headers_size(
         stream: Opaque,

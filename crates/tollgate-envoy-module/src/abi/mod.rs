@@ -5,10 +5,11 @@
 //! 1.40.0, in which everything that is used here is the same.
 //!
 //! Invariant: a [`Stream`] and a [`Configuration`] are made by `exports` alone, for the time that
-//! Envoy promises: a stream until its `destroy`, a configuration until its own. Bytes that Envoy
+//! Envoy promises: a stream until its `destroy`, a configuration for one hook. Bytes that Envoy
 //! lends are copied or read before the next call. Not here: what a call means to the filter.
 #![allow(unsafe_code, reason = "calls across the ABI are unsafe by nature")]
 
+mod calls;
 mod exports;
 mod imports;
 mod lent;
@@ -17,7 +18,7 @@ mod metadata;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-pub(crate) use imports::{Attribute, HeaderKind, Level};
+pub(crate) use imports::{Attribute, HeaderKind, Level, NotCalled, can_call};
 use imports::{Buffer, HeaderPair};
 
 /// Kinds of metrics.
@@ -35,29 +36,35 @@ const RECEIVED_RESPONSE: i32 = 2;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stream(*mut c_void);
 
-/// A configuration of Envoy, on its main thread.
+/// A configuration of Envoy, on its main thread, during a hook about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Configuration(*mut c_void);
 
-/// A handle by which any thread can wake the thread of a stream. The stream may be gone.
-pub(crate) struct Scheduler(*mut c_void);
+/// A handle by which any thread can wake the thread of a stream, or the main thread for a
+/// configuration. The stream or the configuration may be gone.
+pub(crate) struct Scheduler {
+    handle: *mut c_void,
+    commit: unsafe extern "C" fn(*mut c_void, u64),
+    delete: unsafe extern "C" fn(*mut c_void),
+}
 
 // SAFETY: Envoy's schedulers are for other threads; `commit` takes a lock of its own.
 unsafe impl Send for Scheduler {}
 
 impl Scheduler {
-    /// Makes Envoy call `scheduled` about the stream, on the stream's thread; nothing happens when
-    /// the stream is gone.
+    /// Makes Envoy call `scheduled` about the stream or the configuration, on its thread; nothing
+    /// happens when it is gone.
     pub(crate) fn commit(&self) {
         // SAFETY: the handle lives until it is dropped.
-        unsafe { imports::envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, 0) };
+        unsafe { (self.commit)(self.handle, 0) };
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // SAFETY: the handle is deleted once; Envoy allows that on any thread, after the stream.
-        unsafe { imports::envoy_dynamic_module_callback_http_filter_scheduler_delete(self.0) };
+        // SAFETY: the handle is deleted once; Envoy allows that on any thread, after the stream
+        // or the configuration.
+        unsafe { (self.delete)(self.handle) };
     }
 }
 
@@ -267,9 +274,13 @@ impl Stream {
     /// A handle to wake this thread while this stream lives.
     pub(crate) fn scheduler(self) -> Scheduler {
         // SAFETY: the stream lives.
-        Scheduler(unsafe {
-            imports::envoy_dynamic_module_callback_http_filter_scheduler_new(self.0)
-        })
+        let handle =
+            unsafe { imports::envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
+        Scheduler {
+            handle,
+            commit: imports::envoy_dynamic_module_callback_http_filter_scheduler_commit,
+            delete: imports::envoy_dynamic_module_callback_http_filter_scheduler_delete,
+        }
     }
 
     /// Adds to a counter or a gauge, or records a value in a histogram. Envoy changes nothing for a
@@ -343,9 +354,7 @@ impl Configuration {
 /// True when Envoy offers a function that came with 1.38. Before that others had the same names and
 /// took other arguments.
 pub(crate) fn is_known() -> bool {
-    let name = c"envoy_dynamic_module_callback_is_validation_mode";
-    // SAFETY: the name ends with a zero byte; the result is only compared.
-    !unsafe { imports::dlsym(null_mut(), name.as_ptr()) }.is_null()
+    imports::address(c"envoy_dynamic_module_callback_is_validation_mode").is_some()
 }
 
 /// One line in Envoy's log, from any thread.

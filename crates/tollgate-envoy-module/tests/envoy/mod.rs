@@ -22,6 +22,10 @@ use std::time::Duration;
 
 use tollgate_envoy_module as _;
 
+pub mod main_thread;
+
+use main_thread::Main;
+
 type P = *mut c_void;
 
 #[derive(Clone, Copy)]
@@ -109,7 +113,8 @@ static AFTER_THE_END: AtomicUsize = AtomicUsize::new(0);
 static COUNTS: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static WAKES: (Sender<()>, Receiver<()>) = channel();
+    /// The streams of this thread that were woken.
+    static WAKES: (Sender<usize>, Receiver<usize>) = channel();
     static SCHEDULERS: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -123,7 +128,7 @@ pub fn load() -> Option<String> {
 }
 
 /// A configuration; `None` when the module rejects it.
-pub struct Configuration(*const c_void);
+pub struct Configuration(*const c_void, &'static Main);
 
 // SAFETY: it is a number of the module.
 unsafe impl Sync for Configuration {}
@@ -132,16 +137,16 @@ unsafe impl Send for Configuration {}
 
 impl Configuration {
     pub fn new(text: &str) -> Option<Self> {
-        let mut any = 0_u8;
-        // SAFETY: lent for the call; the configuration's pointer is only handed back.
+        let main = Main::leaked();
+        // SAFETY: lent for the call; what is lent for longer is never freed.
         let made = unsafe {
             envoy_dynamic_module_on_http_filter_config_new(
-                (&raw mut any).cast(),
+                main.pointer(),
                 Buffer::of(b"tollgate"),
                 Buffer::of(text.as_bytes()),
             )
         };
-        (!made.is_null()).then_some(Self(made))
+        (!made.is_null()).then_some(Self(made, main))
     }
 
     /// A stream begins.
@@ -155,10 +160,18 @@ impl Configuration {
     }
 }
 
-impl Drop for Configuration {
-    fn drop(&mut self) {
+impl Configuration {
+    /// It ends, on this thread.
+    pub fn destroy(&self) {
         // SAFETY: it is the module's own number.
         unsafe { envoy_dynamic_module_on_http_filter_config_destroy(self.0) };
+        self.1.end();
+    }
+}
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        self.destroy();
     }
 }
 
@@ -249,9 +262,21 @@ impl Stream {
     }
 }
 
-/// Waits until the timer has woken a stream of this thread.
+/// Waits until a stream of this thread was woken.
 pub fn wait_for_wake() {
     WAKES.with(|(_, wakes)| wakes.recv_timeout(Duration::from_secs(30))).expect("no wake");
+}
+
+/// Wakes the streams of this thread that are to be woken and live.
+pub fn run_wakes() {
+    let woken: Vec<usize> = WAKES.with(|(_, wakes)| wakes.try_iter().collect());
+    for pointer in woken {
+        // SAFETY: every stream of this process was leaked.
+        let stream = unsafe { &*std::ptr::with_exposed_provenance::<Stream>(pointer) };
+        if !*stream.has_ended.borrow() {
+            stream.scheduled();
+        }
+    }
 }
 
 /// Lines of the log at this level that contain `text`.
@@ -571,10 +596,10 @@ extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks(
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_new(s: P) -> P {
-    stream(s);
+    let pointer = (&raw const *stream(s)).expose_provenance();
     SCHEDULERS.set(SCHEDULERS.get() + 1);
     let wakes = WAKES.with(|(wakes, _)| wakes.clone());
-    Box::into_raw(Box::new(wakes)).cast()
+    Box::into_raw(Box::new((wakes, pointer))).cast()
 }
 
 #[unsafe(no_mangle)]
@@ -583,14 +608,15 @@ extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_commit(
     _event: u64,
 ) {
     // SAFETY: it is not deleted yet.
-    unsafe { &*scheduler.cast::<Sender<()>>() }.send(()).ok();
+    let (wakes, pointer) = unsafe { &*scheduler.cast::<(Sender<usize>, usize)>() };
+    wakes.send(*pointer).ok();
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: P) {
     SCHEDULERS.set(SCHEDULERS.get() - 1);
     // SAFETY: it is deleted once.
-    drop(unsafe { Box::from_raw(scheduler.cast::<Sender<()>>()) });
+    drop(unsafe { Box::from_raw(scheduler.cast::<(Sender<usize>, usize)>()) });
 }
 
 fn define(name: &Buffer, out: *mut usize) -> i32 {

@@ -35,6 +35,8 @@ pub struct Config {
     pub fleet: Option<Fleet>,
     /// The server for later policies.
     pub policy_from: Option<PolicyFrom>,
+    /// True when a server provides later policies, or has provided this one.
+    pub follows: bool,
     /// The policies of routes that name one, by their names.
     pub named: Vec<(String, Config)>,
     /// True when rules count for a fleet.
@@ -85,7 +87,8 @@ impl Config {
         let Plugin { policy, named, fleet, policy_from } = plugin;
         let named =
             named.into_iter().map(|named| Self::of_name(named, scope)).collect::<Result<_, _>>()?;
-        Ok(Self { policy_from, named, ..Self::of(policy, fleet, scope)? })
+        let follows = policy_from.is_some();
+        Ok(Self { policy_from, follows, named, ..Self::of(policy, fleet, scope)? })
     }
 
     /// Compiles a policy that routes name; its counts are found by that name, too.
@@ -112,7 +115,7 @@ impl Config {
         if let Some(key) = settings.hash_key {
             policy.set_hash_key(key);
         }
-        Self::of(policy, settings.fleet.clone(), scope)
+        Ok(Self { follows: true, ..Self::of(policy, settings.fleet.clone(), scope)? })
     }
 
     /// The same in a module that reads the bodies of responses, or does not, on a host with these
@@ -163,13 +166,14 @@ impl Config {
         let tables = policy.groups().iter().map(table).collect();
         let final_denials = FinalDenials::of(&policy);
         let (directories, plugin) = (Directories::default(), plugin_label(scope));
-        let (policy_from, named) = (None, Vec::new());
+        let (policy_from, follows, named) = (None, false, Vec::new());
         Ok(Self {
             policy,
             tables,
             directories,
             fleet,
             policy_from,
+            follows,
             named,
             has_fleet,
             is_by_calendar,

@@ -59,7 +59,7 @@ impl<H: Proxy> Filter<H> {
         let scope = host.plugin_scope();
         let read = if H::READS_DOCUMENTS { Config::compile } else { Config::read_compiled };
         let config = read(configuration, &scope)?;
-        let config = config.for_module(H::READS_BODIES, H::UNSUPPORTED)?;
+        let config = config.for_module(H::READS_BODIES, self.host.unsupported())?;
         let (config, follower) = Follower::begin(host, config, scope, &root.counters);
         let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.counters);
         Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))
@@ -67,7 +67,7 @@ impl<H: Proxy> Filter<H> {
 
     /// Asks the server of a root for its policy, or puts a fetched policy in force.
     pub(super) fn follow(&self, root: &Root<H>) {
-        let Some(follower) = root.follower() else { return };
+        let Some(follower) = root.follower().filter(|it| it.fetches()) else { return };
         let Some(now) = self.host.now() else { return };
         let policy = follower.tick(now);
         if !root.follower().is_some_and(|current| Rc::ptr_eq(&current, &follower)) {

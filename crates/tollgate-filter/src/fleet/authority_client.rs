@@ -27,6 +27,9 @@ use crate::host::proxy::Proxy;
 use crate::host::timer::{Timer, TimerUser};
 use crate::observability::metrics::LeaseEvent;
 
+pub mod lease_work;
+mod without_response;
+
 /// The most lease requests in flight at once. Envoy's clusters take 1,024 by default from all
 /// workers together, and those beyond fail without a response.
 const MAX_CALLS: usize = 128;
@@ -144,9 +147,13 @@ impl<H: Proxy> AuthorityClient<H> {
 
     fn not_sent(&self, sent: LeaseRequest<H>, why: NotSent, now: Timestamp) -> UnsentLeaseRequest {
         let LeaseRequest { policy, keys, .. } = sent;
-        let has_calls = || self.with(|state| !state.calls.is_empty()) == Some(true);
-        let is_overloaded = why == NotSent::Failed
-            && (has_calls() || InFlightMarker::is_set(&self.host, policy.cluster(), now));
+        let has_calls = self.with(|state| !state.calls.is_empty()) == Some(true);
+        let has_others = || InFlightMarker::is_set(&self.host, policy.cluster(), now);
+        let is_overloaded = match why {
+            NotSent::Full => true,
+            NotSent::Failed => has_calls || has_others(),
+            NotSent::Refused => false,
+        };
         if is_overloaded {
             self.with(|state| state.overloaded_until = now.saturating_add(POLL_INTERVAL));
         } else {
@@ -244,16 +251,6 @@ impl<H: Proxy> AuthorityClient<H> {
         sent.policy.count_lease_event(LeaseEvent::Failed, 1);
         let nothing = sent.keys.iter().map(|_| KeyResult::Failed).collect();
         (sent, nothing)
-    }
-
-    /// A lease request without a response after its deadline, treated as failed. Otherwise it would
-    /// hold its client request, its place among the calls and the circuit breaker forever.
-    pub fn take_overdue(&self, now: Timestamp) -> Option<(LeaseRequest<H>, Vec<KeyResult>)> {
-        let sent = self.with(|state| {
-            let call = *state.calls.iter().find(|(_, (until, _))| *until <= now)?.0;
-            state.calls.remove(&call)
-        });
-        sent.flatten().map(|(_, sent)| self.failed(sent, now))
     }
 
     /// A request of this many bytes begins to wait; false when too many do.

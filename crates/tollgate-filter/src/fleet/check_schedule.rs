@@ -72,7 +72,12 @@ impl<H> CheckSchedule<H> {
         if at > now || rules > room {
             return None;
         }
-        self.by_time.remove(&(at, key));
-        self.keys.remove(&key).map(|entry| (entry.policy, entry.requested))
+        self.pop_first().map(|(_, policy, requested)| (policy, requested))
+    }
+
+    /// The first key, and when it is to be checked.
+    pub fn pop_first(&mut self) -> Option<(Timestamp, Rc<ActivePolicy<H>>, RequestedKey)> {
+        let ((at, key), ()) = self.by_time.pop_first()?;
+        self.keys.remove(&key).map(|entry| (at, entry.policy, entry.requested))
     }
 }

@@ -96,7 +96,8 @@ impl<H: Proxy> LeaseRequest<H> {
             return Err(NotSent::Refused);
         }
         let (cluster, headers) = (&*fleet.cluster, &*fields.finish());
-        let call = host.call(&HttpCall { cluster, headers, body: &body, timeout_ms });
+        let (body, most_body) = (&body, MAX_LEASE_MESSAGE);
+        let call = host.call(&HttpCall { cluster, headers, body, timeout_ms, most_body });
         if let Some(stream) = back_to {
             host.enter(stream);
         }

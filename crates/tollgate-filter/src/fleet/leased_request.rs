@@ -100,22 +100,27 @@ impl<H: Proxy> HeldRequest<H> {
         self.authority.prefetch(&self.policy, prefetches, Some(self.id), now);
         match self.authority.request(&self.policy, requests, self.id, now) {
             Ok(call) => self.wait_for_lease(WaitStage::Response(call), now),
-            Err(UnsentLeaseRequest { keys, is_overloaded }) => {
+            Err(UnsentLeaseRequest { keys, is_overloaded: true }) => self.wait_for_room(keys, now),
+            Err(UnsentLeaseRequest { keys, is_overloaded: false }) => {
                 self.authority.cancel(&self.policy, keys);
                 self.authority.settle(now, &self.policy);
-                if !is_overloaded {
-                    return self.decide_locally(None, now);
-                }
-                // The request takes its turn when there is room, and its costs then.
-                let paid = self.lease.as_mut().map(|lease| core::mem::take(&mut lease.paid));
-                self.return_units(paid.unwrap_or_default());
-                self.apply_spending(
-                    Availability::Busy,
-                    (SpendStatus::Blocked, SpentLeases::default()),
-                    now,
-                )
+                self.decide_locally(None, now)
             }
         }
+    }
+
+    /// The cluster took no more: the request takes its turn when there is room, and its costs then.
+    pub fn wait_for_room(mut self, keys: Vec<RequestedKey>, now: Timestamp) -> Pending<H> {
+        self.authority.cancel(&self.policy, keys);
+        self.authority.settle(now, &self.policy);
+        if !self.host.enter(self.id) {
+            self.abandon(); // its client has left
+            return Pending::NOTHING;
+        }
+        let paid = self.lease.as_mut().map(|lease| core::mem::take(&mut lease.paid));
+        self.return_units(paid.unwrap_or_default());
+        let nothing = (SpendStatus::Blocked, SpentLeases::default());
+        self.apply_spending(Availability::Busy, nothing, now)
     }
 
     /// Waits, if the request may.

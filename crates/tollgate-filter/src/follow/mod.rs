@@ -29,6 +29,8 @@ use crate::wire::header_map::HeaderMapWriter;
 mod compile_lock;
 mod last_good;
 pub(crate) mod log_once;
+pub(crate) mod other_threads;
+mod report;
 
 /// Until a server has responded for the first time, the longest interval between two fetches.
 const FIRST_INTERVAL: Span = Span::from_secs(1);
@@ -40,8 +42,6 @@ const LATE_AFTER: Span = Span::from_secs(5);
 const LOCK_RETRY: Span = Span::from_millis(20);
 /// The longest entity tag that is sent back.
 const MAX_TAG: usize = 256;
-/// The most problems of one policy that are logged.
-const MAX_LINES: usize = 20;
 
 /// The next action.
 enum Step {
@@ -96,7 +96,7 @@ impl<H: Proxy> Follower<H> {
         let last = stored.get(host).and_then(|fetched| {
             let config = Config::followed(&fetched.text, &settings, &scope);
             Some((
-                config.and_then(|it| it.for_module(H::READS_BODIES, H::UNSUPPORTED)).ok()?,
+                config.and_then(|it| it.for_module(H::READS_BODIES, host.unsupported())).ok()?,
                 fetched,
             ))
         });
@@ -141,7 +141,7 @@ impl<H: Proxy> Follower<H> {
             Step::Idle(at) | Step::Fetching { until: at, .. } | Step::Fetched(_, at) => *at,
         });
         self.state.set(state);
-        at
+        at.filter(|_| self.fetches())
     }
 
     /// Does the work that is due. Returns the policy that is in force from now on, if that is
@@ -176,23 +176,25 @@ impl<H: Proxy> Follower<H> {
         self.seen.set(seen);
         let headers = headers.finish();
         let timeout_ms = u32::try_from(timeout.as_millis_ceil()).unwrap_or(u32::MAX);
-        let call = HttpCall { cluster, headers: &headers, body: &[], timeout_ms };
-        match self.host.call(&call) {
+        let (headers, body, most_body) = (&headers, &[], MAX_DOCUMENT);
+        match self.host.call(&HttpCall { cluster, headers, body, timeout_ms, most_body }) {
             Ok(call) => {
                 let until = now.saturating_add(*timeout).saturating_add(LATE_AFTER);
                 Step::Fetching { call, until }
             }
-            Err(NotSent::Refused) => self.failed("Envoy has no such cluster", now),
-            Err(NotSent::Failed) => self.failed("no healthy host, or circuit breaker open", now),
+            Err(why) => self.failed(why.reason(), now),
         }
     }
 
-    /// Takes the response to the call with this number, whose body has `len` bytes; false when the
-    /// call belongs to another follower.
-    pub fn answered(&self, number: u32, len: usize, now: Timestamp) -> bool {
-        let next = match self.state.take() {
-            Some(Step::Fetching { call, .. }) if call == number => self.read(len, now),
-            state => {
+    /// Takes the response to the call with this number, whose body has `len` bytes, or why the host
+    /// could not send it; false when the call belongs to another follower.
+    pub fn answered(&self, number: u32, response: Result<usize, NotSent>, now: Timestamp) -> bool {
+        let next = match (self.state.take(), response) {
+            (Some(Step::Fetching { call, .. }), Ok(len)) if call == number => self.read(len, now),
+            (Some(Step::Fetching { call, .. }), Err(why)) if call == number => {
+                self.failed(why.reason(), now)
+            }
+            (state, _) => {
                 self.state.set(state);
                 return false;
             }
@@ -289,7 +291,7 @@ impl<H: Proxy> Follower<H> {
     fn compile(&self, fetched: ServedPolicy, now: Timestamp) -> (Step, Option<ActivePolicy<H>>) {
         let config = Config::followed(&fetched.text, &self.settings, &self.scope);
         let config =
-            match config.and_then(|config| config.for_module(H::READS_BODIES, H::UNSUPPORTED)) {
+            match config.and_then(|it| it.for_module(H::READS_BODIES, self.host.unsupported())) {
                 Ok(mut config) => {
                     config.policy.set_version(fetched.version);
                     config
@@ -312,7 +314,12 @@ impl<H: Proxy> Follower<H> {
         let result = self.stored.store(&self.host, &fetched, &incompatible);
         self.incompatible.set(incompatible);
         match result {
-            StoreResult::Stored => self.fallback.set(None),
+            StoreResult::Stored => {
+                self.fallback.set(None);
+                if self.fetches() {
+                    self.host.policy_stored();
+                }
+            }
             // Another worker got this newer policy. It compiles that, unless another build of this
             // filter did.
             StoreResult::Newer(newer) => {
@@ -350,29 +357,6 @@ impl<H: Proxy> Follower<H> {
             self.log(&format!("cannot fetch the policy: {why}; keeping the last one"));
         }
         self.idle_at_most(RETRY_INTERVAL, now)
-    }
-
-    fn succeeded(&self) {
-        self.has_responded.set(true);
-        if self.failures.is_over(&self.host) {
-            self.log("responds again");
-        }
-    }
-
-    fn refused(&self, tag: &[u8], lines: &[String]) {
-        self.metrics.count_refused(&self.host);
-        if self.changes.is_new(&self.host, tag) {
-            lines.iter().take(MAX_LINES).for_each(|line| self.log(line));
-            let more = lines.len().saturating_sub(MAX_LINES);
-            if more > 0 {
-                self.log(&format!("and {more} more problems"));
-            }
-        }
-    }
-
-    fn log(&self, what: &str) {
-        let cluster = &self.from.cluster;
-        self.host.log_warning(&format!("tollgate: server \"{cluster}\": {what}"));
     }
 
     /// The rest until the next fetch: a little shorter than the interval, by a random part for each

@@ -22,10 +22,21 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     /// False in a module that is not called with the bodies and trailers of responses: it refuses
     /// policies that read them.
     const READS_BODIES: bool = true;
+    /// True where threads hand lease work over to others (`Filter::take_lease_work`).
+    const SHARES_LEASE_WORK: bool = false;
     /// The filter's values of streams.
     type Streams<T>: StreamMap<T>;
     /// What policies may not use on this host.
-    const UNSUPPORTED: Unsupported = Unsupported::NOTHING;
+    fn unsupported(&self) -> Unsupported {
+        Unsupported::NOTHING
+    }
+    /// False on a thread that requests no policies from servers, because another thread of the
+    /// process does. It takes up what that one stores (`Filter::take_stored_policy`).
+    fn fetches_policies(&self) -> bool {
+        true
+    }
+    /// This thread has stored a policy from a server, which the others are to take up.
+    fn policy_stored(&self) {}
     /// The clock that decides, except by a calendar: the monotonic one and the offset of `clock`.
     fn now(&self) -> Option<Timestamp> {
         Some(self.monotonic()?.saturating_add(self.clock_offset()))
@@ -110,6 +121,9 @@ impl Unsupported {
 pub trait Counters {
     /// True where adding costs so little that counts are not buffered.
     const IS_CHEAP: bool = false;
+    /// True where a metric can only be defined while the host configures, so that a policy that
+    /// comes later has no metrics of its own.
+    const IS_FIXED: bool = false;
     /// The number of the counter `name`, the same for the same name; `None` if the host has none.
     fn define(&self, name: &str) -> Option<u32>;
     /// The same for a gauge, which may go down again.

@@ -157,6 +157,27 @@ impl Metrics {
         }
     }
 
+    /// Defines the metrics that later policies may need, where none can be defined then: rules
+    /// without metrics of their own are counted as others.
+    pub fn define_rest(&mut self, host: &impl Counters, define: Define<'_>) {
+        self.rules.define_other(define);
+        let mut fill = |counter: &mut Option<Counter>, name: &str| {
+            *counter = counter.or_else(|| define(name));
+        };
+        for (counter, word) in self.cost_units.iter_mut().zip(["estimate", "final"]) {
+            fill(counter, &labelled(metric!(CostUnits), "of", word));
+        }
+        for (counter, reason) in self.cost_unknown.iter_mut().zip(UnknownCost::ALL) {
+            fill(counter, &labelled(metric!(CostUnknown), "reason", reason.label()));
+        }
+        fill(&mut self.in_flight_late, metric!(InFlightLate));
+        for (counter, (_, name)) in self.lease_events.iter_mut().zip(LeaseEvent::ALL) {
+            fill(counter, name);
+        }
+        let paused = &mut self.gauges.paused;
+        *paused = paused.or_else(|| host.define_gauge(metric!(FleetPaused)));
+    }
+
     /// Counts the final decisions on one request, which has waited this long in total. True when a
     /// rule did anything other than allow it.
     pub fn count<H: Proxy>(

@@ -45,7 +45,10 @@ impl<H: Proxy> Observer<H> {
     pub fn new(host: H, config: &Config, is_new: bool, counters: &Rc<CounterBuffer<H>>) -> Self {
         let labels = Labels::new(&config.policy);
         let define = &mut |name: &str| counters.define(name);
-        let metrics = Metrics::define(&config.policy, &labels, &config.plugin, &host, define);
+        let mut metrics = Metrics::define(&config.policy, &labels, &config.plugin, &host, define);
+        if H::IS_FIXED && config.follows {
+            metrics.define_rest(&host, define);
+        }
         metrics.set_room(&config.tables, is_new, &host);
         let addresses = AddressCheck::new(host.clone(), config);
         Self {

@@ -77,7 +77,7 @@ impl RuleMetrics {
             is_named.split_at_checked(names.len()).unwrap_or_default();
         let mut other = Results::default();
         if is_named.contains(&false) {
-            other = of_results(RuleResult::ALL, &format!("{DECISIONS}.{OTHER}"), define);
+            other = of_others(define);
         }
         let mut of_set = |(names, is_named): (&Names<'_>, &bool)| {
             if *is_named { names.define(define) } else { SetMetrics::default() }
@@ -116,6 +116,11 @@ impl RuleMetrics {
         is_notable
     }
 
+    /// Defines the counters of rules that have none of their own.
+    pub fn define_other(&mut self, define: Define<'_>) {
+        self.other = of_others(define);
+    }
+
     fn other(&self, result: RuleResult) -> Option<Counter> {
         of_result(&self.other, result)
     }
@@ -148,6 +153,10 @@ fn words_of(results: &[RuleResult]) -> String {
 
 fn of_result(results: &Results, result: RuleResult) -> Option<Counter> {
     *results.get(result.index())?
+}
+
+fn of_others(define: Define<'_>) -> Results {
+    of_results(RuleResult::ALL, &format!("{DECISIONS}.{OTHER}"), define)
 }
 
 /// The names of the counters of one quota set.

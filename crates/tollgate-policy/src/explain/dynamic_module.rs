@@ -2,8 +2,7 @@
 //! filters by the name of the filter and one name in it, and nothing that is nested deeper.
 //!
 //! Invariant: the module refuses to configure with these problems, and `tollgate check` reports the
-//! same of a configuration that loads it. Not here: which configurations need calls to
-//! clusters; that is outside of a policy.
+//! same of a configuration that loads it. Not here: the rest of a configuration.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,9 +12,6 @@ use crate::spec::fact::Fact;
 use crate::spec::problem::{Problem, Problems};
 use crate::spec::settled_cost::ActualCost;
 
-/// Why a configuration with `fleet` or `policy_from` is a mistake there.
-pub const NO_CALLS_IN_DYNAMIC_MODULE: &str =
-    "the dynamic module sends no requests of its own; use the wasm module tollgate-envoy.wasm";
 const CLAIM: &str = "which Envoy does not show a dynamic module; use a header that another filter \
     sets, or the wasm module tollgate-envoy.wasm";
 const NESTED: &str = "which Envoy does not show a dynamic module beyond two names; set the value \

@@ -14,7 +14,6 @@ mod trusted;
 pub mod words;
 
 pub use describe::{DenyRuleInWords, RuleInWords, TierInWords};
-pub use dynamic_module::NO_CALLS_IN_DYNAMIC_MODULE;
 pub use keys::{KeyPartInWords, KeyValue};
 pub use reads::{Read, Reader};
 pub use rules::{Applicability, Explain, RuleVerdict};

@@ -16,6 +16,11 @@ const E2E: &str = "tollgate-e2e";
 /// A third of their time such tests wait: for an event, a window, a clock of the platform.
 const AT_ONCE: &str = "3";
 
+/// The target of Envoys that lease from a server.
+pub(super) const FLEET_LEASES: &str = "fleet_leases";
+/// Tests of processes that share one budget, among them the Envoys that follow a server.
+pub(super) const FLEET_PROCESSES: &str = "fleet_processes";
+
 /// These tests of the targets that are wanted.
 pub(super) fn e2e(
     workspace: &Workspace,

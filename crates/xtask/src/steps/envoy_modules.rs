@@ -5,7 +5,7 @@
 //! row here. The tests of older Envoys are `older_envoys.rs`.
 
 use super::{
-    end_to_end::{build_clock, e2e, tests_of},
+    end_to_end::{FLEET_LEASES, FLEET_PROCESSES, build_clock, e2e, tests_of},
     second_try::{self, Tests},
 };
 use crate::{
@@ -60,9 +60,9 @@ pub fn slim(workspace: &Workspace) -> Result<()> {
 }
 
 /// The tests of the dynamic module: what depends on its host. Rules, algorithms and formats are the
-/// same code in all modules. Left out: what it refuses (nested metadata, claims, calls to
-/// clusters), what a wasm host alone has (traps, images, several machines), and the gauges of
-/// memory.
+/// same code in all modules. Left out: what it refuses (nested metadata, claims), what a wasm host
+/// alone has (traps, images, several machines), and the gauges of memory. Its calls to clusters are
+/// [`CALLS_OF_MODULE`].
 pub(super) const OF_MODULE: [&str; 48] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
@@ -166,8 +166,7 @@ const OF_MODULE_ON_OLDER: [&str; 7] = [
 
 /// Tests of the filter, in the dynamic module; a few of them also in the older Envoy that loads it.
 pub fn module(workspace: &Workspace) -> Result<()> {
-    let loads_it = |release: &Release| release.version.starts_with("1.39.");
-    let older = older().into_iter().find(loads_it).map(|it| (it, OF_MODULE_ON_OLDER.to_vec()));
+    let older = older_that_loads_it().map(|it| (it, OF_MODULE_ON_OLDER.to_vec()));
     let all = (CURRENT, [&OF_MODULE[..], &IN_MODULE_ALONE].concat());
     for (envoy, tests) in [all].into_iter().chain(older) {
         second_try::run(workspace, Tests::Named(&tests), || {
@@ -177,6 +176,47 @@ pub fn module(workspace: &Workspace) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// The tests of the dynamic module's calls: leases of a fleet, and policies from a server. The main
+/// thread sends them, so what depends on when they come and who is woken runs there too.
+pub(super) const CALLS_OF_MODULE: [&str; 11] = [
+    "a_client_that_leaves_while_the_authority_is_silent_is_let_go",
+    "fleet_full::a_full_circuit_breaker_of_the_cluster_lets_nobody_through",
+    "fleet_policy::a_listener_that_is_replaced_goes_on_with_what_is_in_force",
+    "fleet_policy::a_plugin_that_stops_following_shows_no_version",
+    "fleet_policy::a_policy_that_is_wrong_changes_nothing_and_is_said_once",
+    "fleet_policy::a_server_that_is_away_changes_nothing_and_is_found_again",
+    "fleet_policy::no_request_is_admitted_twice_while_workers_go_over",
+    "fleet_policy::what_is_put_is_in_force_in_every_worker_and_counts_go_on",
+    "with_leases_two_proxies_admit_the_limit_and_no_more",
+    "without_leases_two_proxies_admit_exactly_what_one_limiter_would",
+    "without_the_authority_each_rule_says_what_becomes_of_requests",
+];
+
+/// Those that an Envoy of another ABI could break.
+const CALLS_ON_OLDER: [&str; 2] = [
+    "fleet_policy::what_is_put_is_in_force_in_every_worker_and_counts_go_on",
+    "without_the_authority_each_rule_says_what_becomes_of_requests",
+];
+
+/// Tests of the module's calls; a few of them also in the older Envoy that loads it.
+pub(super) fn calls_of_module(workspace: &Workspace) -> Result<()> {
+    for (envoy, tests) in [(CURRENT, &CALLS_OF_MODULE[..])]
+        .into_iter()
+        .chain(older_that_loads_it().map(|envoy| (envoy, &CALLS_ON_OLDER[..])))
+    {
+        second_try::run(workspace, Tests::Named(tests), || {
+            let mut command = tests_of(workspace, envoy, &[FLEET_LEASES, FLEET_PROCESSES]);
+            command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_module());
+            command
+        })?;
+    }
+    Ok(())
+}
+
+fn older_that_loads_it() -> Option<Release> {
+    older().into_iter().find(|release| release.version.starts_with("1.39."))
 }
 
 /// The tests of a filter that limits with `tollgate-proxy-wasm`: what depends on the SDK, which

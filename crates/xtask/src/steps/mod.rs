@@ -135,7 +135,7 @@ const MESHES: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &to
 const MANIFESTS: &[&Tool] = &[&tools::MANIFESTS];
 /// The tests that use the server.
 const PROXIES: &[&Tool] = &[&tools::ENVOY, &tools::NGINX, &tools::CADDY];
-const FLEET: &[&Tool] = &[&tools::REDIS, &tools::WASM_TARGET, &tools::ENVOY];
+const FLEET: &[&Tool] = &[&tools::REDIS, &tools::WASM_TARGET, &tools::ENVOY, &tools::OLDER_ENVOYS];
 const COMPOSE: &[&Tool] =
     &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN, &tools::REDIS];
 
@@ -216,9 +216,10 @@ mod tests {
             let text = std::fs::read_to_string(folder.join(format!("{file}.rs"))).expect(file);
             assert!(text.contains(&format!("\nfn {test}(")), "there is no {name}");
         }
-        let file = folder.join(servers::FLEET_LEASES).with_extension("rs");
-        let text = std::fs::read_to_string(file).expect("the tests of a fleet");
-        for test in servers::FLEET_OF_SLIM {
+        for name in servers::FLEET_OF_SLIM.iter().chain(&envoy_modules::CALLS_OF_MODULE) {
+            let (file, test) = name.split_once("::").unwrap_or((end_to_end::FLEET_LEASES, name));
+            let file = folder.join(file).with_extension("rs");
+            let text = std::fs::read_to_string(file).expect("the tests of a fleet");
             assert!(text.contains(&format!("\nfn {test}(")), "there is no {test}");
         }
     }

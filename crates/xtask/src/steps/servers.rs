@@ -5,7 +5,7 @@
 //! step, so none is forgotten.
 
 use super::{
-    end_to_end::{build_clock, e2e, tests_of},
+    end_to_end::{FLEET_LEASES, build_clock, e2e, tests_of},
     envoy_modules, readme,
     second_try::{self, Tests},
 };
@@ -121,10 +121,10 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, |name| name.contains("fleet"), Tests::All)?;
-    envoy_modules::of_slim(workspace, FLEET_LEASES, &FLEET_OF_SLIM)
+    envoy_modules::of_slim(workspace, FLEET_LEASES, &FLEET_OF_SLIM)?;
+    build::build(workspace, Product::Module)?;
+    envoy_modules::calls_of_module(workspace)
 }
-
-pub(super) const FLEET_LEASES: &str = "fleet_leases";
 
 /// The same with the servers to ask compiled in addition to the policy, in the module that reads
 /// nothing else.
