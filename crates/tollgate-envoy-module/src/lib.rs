@@ -10,6 +10,7 @@
 //! - `configuration`: what all threads share of one configuration.
 //! - `tables`: the counts of the process. `shared_map`: what its threads agree on. `timer`: a
 //!   thread that wakes workers. `metrics`: Envoy's counters. `metadata`: values of other filters.
+//! - `sync`: the locks under `tables` and `shared_map`, which a model replaces.
 //!
 //! Envoy calls its hooks on the thread of a stream's worker, and calls about a configuration on its
 //! main thread. So each thread has a filter of its own, and the counts are the process's: any
@@ -30,6 +31,7 @@ mod local_reply;
 mod metadata;
 mod metrics;
 mod shared_map;
+mod sync;
 mod tables;
 mod timer;
 mod worker;
