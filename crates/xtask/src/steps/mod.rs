@@ -15,6 +15,7 @@ mod packages;
 mod readme;
 mod release;
 mod rust;
+mod sanitizer;
 mod second_try;
 mod servers;
 mod step;
@@ -41,6 +42,7 @@ const QUICK: &[Step] = &[
 const DEEP: &[Step] = &[
     checked("deep", "laws, nine more seeds", &[], fuzz::laws_deeply),
     checked("deep", "fuzz targets, 400,000 inputs each", &fuzz::TOOLS, fuzz::deeply),
+    checked("deep", "races of the module, ThreadSanitizer", SANITIZED, sanitizer::races),
     patient("deep", "every test of older Envoys on each of them", OLDER, older_envoys::test_all),
     patient("deep", "end to end, wasm, the module's tests", END_TO_END, envoy_modules::wasm_deeply),
     patient("deep", "all decisions, Envoy and workerd", END_TO_END, servers::decisions_deeply),
@@ -106,6 +108,7 @@ const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NO
 const ON_NODE: &[&Tool] = &[&tools::NODE];
 const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::TYPES];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
+const SANITIZED: &[&Tool] = &[&tools::NIGHTLY, &tools::NIGHTLY_SOURCES];
 /// The packages whose licences are read.
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
 const PLAYGROUND: &[&Tool] =

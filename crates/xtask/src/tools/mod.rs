@@ -55,6 +55,17 @@ pub static NIGHTLY: Tool = Tool::new(
         install: cargo_tools::install_nightly,
     }),
 );
+pub static NIGHTLY_SOURCES: Tool = Tool::new(
+    "rust nightly's sources",
+    "test deep",
+    Source::Other(Other {
+        version: versions::NIGHTLY,
+        by_hand: "install Rust through rustup and see whether it reaches its server",
+        lane: Lane::Download,
+        check: cargo_tools::check_nightly_sources,
+        install: cargo_tools::install_nightly_sources,
+    }),
+);
 pub static CARGO_FUZZ: Tool = Tool::new(
     "cargo-fuzz",
     "fuzz, test fuzz",
@@ -155,12 +166,13 @@ pub static STAND_IN: Tool = Tool::new(
     }),
 );
 
-pub static ALL: [&Tool; 28] = [
+pub static ALL: [&Tool; 29] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
     &TEST_RUNNER,
     &NIGHTLY,
+    &NIGHTLY_SOURCES,
     &CARGO_FUZZ,
     &NODE,
     &PAGE,
