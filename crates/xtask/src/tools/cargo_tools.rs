@@ -16,16 +16,16 @@ use std::{
 
 const FIX: &str = "see whether cargo reaches its registry, then run again";
 
-pub fn check_target(workspace: &Workspace) -> Option<String> {
+pub fn check_target(workspace: &Workspace, target: &str) -> Option<String> {
     let mut rustc = Command::new("rustc");
-    rustc.current_dir(&workspace.root).args(["--print", "target-libdir", "--target"]);
-    let folder = run::output(rustc.arg(versions::WASM_TARGET), FIX).unwrap_or_default();
+    rustc.current_dir(&workspace.root).args(["--print", "target-libdir", "--target", target]);
+    let folder = run::output(&mut rustc, FIX).unwrap_or_default();
     present(Path::new(folder.trim()))
 }
 
-pub fn install_target(workspace: &Workspace, job: &Job) -> Result<()> {
+pub fn install_target(workspace: &Workspace, target: &str, job: &Job) -> Result<()> {
     let mut rustup = Command::new("rustup");
-    rustup.current_dir(&workspace.root).args(["target", "add", versions::WASM_TARGET]);
+    rustup.current_dir(&workspace.root).args(["target", "add", target]);
     run::logged(&mut rustup, job, "install Rust through rustup, or add the target by hand")
 }
 
