@@ -12,6 +12,7 @@
 //!   from a server was stored.
 //! - `tables`: the counts of the process. `shared_map`: what its threads agree on. `timer`: wakes
 //!   threads. `metrics`: Envoy's counters. `metadata`: values of other filters.
+//! - `sync`: the locks under `tables` and `shared_map`, which a model replaces.
 //!
 //! Envoy calls its hooks on the thread of a stream's worker, and calls about a configuration on its
 //! main thread. So each thread has a filter of its own, and the counts are the process's: any
@@ -39,6 +40,7 @@ mod metadata;
 mod metrics;
 mod shared_map;
 mod stored_policy;
+mod sync;
 mod tables;
 mod timer;
 mod worker;

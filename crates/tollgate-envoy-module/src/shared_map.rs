@@ -7,11 +7,11 @@
 //! tables themselves, and how much the map may hold; a policy has a fixed number of names.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::hash::BuildHasher;
 
 use tollgate_filter::host::shared_data::{INSERT, Stored, Written};
+
+use crate::sync::{AtomicU32, LazyLock, Mutex, MutexGuard, Ordering, PoisonError, RandomState};
 
 /// Parts of the map that are locked each on its own, so that workers rarely meet.
 const PARTS: usize = 64;
@@ -80,5 +80,14 @@ impl SharedMap {
                 return number;
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(dead_code, reason = "only tests/model uses it")]
+impl SharedMap {
+    /// An empty map after this many writes.
+    pub(crate) fn after(writes: u32) -> Self {
+        Self { numbers: AtomicU32::new(writes), ..Self::default() }
     }
 }

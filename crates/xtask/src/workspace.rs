@@ -75,9 +75,14 @@ impl Workspace {
         self.out.join("example-proxy-wasm-filter.wasm")
     }
 
-    /// The dynamic module.
+    /// The dynamic module for this machine.
     pub fn envoy_module(&self) -> PathBuf {
         self.out.join("libtollgate_envoy_module.so")
+    }
+
+    /// The dynamic module for machines with aarch64.
+    pub fn envoy_module_for_aarch64(&self) -> PathBuf {
+        self.out.join("aarch64/libtollgate_envoy_module.so")
     }
 
     /// The library that end-to-end tests preload into Envoy, built by their step.

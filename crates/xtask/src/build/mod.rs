@@ -27,8 +27,10 @@ use crate::{problem::Result, run, workspace::Workspace};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     Envoy,
-    /// The dynamic module.
+    /// The dynamic module, for this machine.
     Module,
+    /// The same for machines with aarch64.
+    ModuleForAarch64,
     /// The example of a filter with the proxy-wasm SDK.
     Example,
     Worker,
@@ -44,6 +46,7 @@ pub fn build(workspace: &Workspace, product: Product) -> Result<()> {
             envoy::print_sizes(workspace)
         }
         Product::Module => envoy_module::build(workspace),
+        Product::ModuleForAarch64 => envoy_module::build_for_aarch64(workspace),
         Product::Example => envoy::build_example(workspace),
         Product::Worker => {
             worker::compile(workspace, &run::shown)?;

@@ -53,6 +53,7 @@ pub fn release(workspace: &Workspace, extent: Extent) -> Result<()> {
 pub fn build(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::build(workspace, Product::Module)?;
+    build::build(workspace, Product::ModuleForAarch64)?;
     build::build(workspace, Product::Worker)?;
     npm::pack(workspace)?;
     server::build(workspace, "tollgate-server")?;

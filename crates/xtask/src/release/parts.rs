@@ -11,7 +11,7 @@ use crate::{
     files,
     linked::{Build, NATIVE_TARGET},
     problem::Result,
-    versions::{TOLLGATE as VERSION, WASM_TARGET},
+    versions::{AARCH64_TARGET, TOLLGATE as VERSION, WASM_TARGET},
     workspace::Workspace,
 };
 use std::path::Path;
@@ -54,7 +54,8 @@ pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
     for module in envoy::ALL {
         parts.push(filter(workspace, module)?);
     }
-    parts.push(dynamic_module(workspace)?);
+    parts.push(dynamic_module(NATIVE_TARGET, &workspace.envoy_module())?);
+    parts.push(dynamic_module(AARCH64_TARGET, &workspace.envoy_module_for_aarch64())?);
     parts.push(worker_modules(workspace)?);
     for (program, package) in PROGRAMS {
         let name = format!("{program}-{VERSION}-{NATIVE_TARGET}");
@@ -104,11 +105,11 @@ fn filter(workspace: &Workspace, module: &envoy::Module) -> Result<Part> {
     Ok(Part { name, files, linked: Some(linked) })
 }
 
-/// The dynamic module, for the processor of this machine.
-fn dynamic_module(workspace: &Workspace) -> Result<Part> {
-    let name = format!("tollgate-envoy-module-{VERSION}-{NATIVE_TARGET}");
-    let files = vec![data(format!("{name}.so"), &workspace.envoy_module())?];
-    let linked = linked("tollgate-envoy-module", NATIVE_TARGET, "library");
+/// The dynamic module for a target.
+fn dynamic_module(target: &'static str, file: &Path) -> Result<Part> {
+    let name = format!("tollgate-envoy-module-{VERSION}-{target}");
+    let files = vec![data(format!("{name}.so"), file)?];
+    let linked = linked("tollgate-envoy-module", target, "library");
     Ok(Part { name, files, linked: Some(linked) })
 }
 

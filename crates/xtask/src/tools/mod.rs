@@ -5,6 +5,7 @@
 pub mod apt;
 pub mod cargo_tools;
 pub mod compose;
+pub mod cross;
 pub mod envoy;
 pub mod npm;
 pub mod place;
@@ -32,10 +33,32 @@ pub static WASM_TARGET: Tool = Tool::new(
         version: versions::WASM_TARGET,
         by_hand: "rustup target add wasm32-unknown-unknown",
         lane: Lane::Compile,
-        check: cargo_tools::check_target,
-        install: cargo_tools::install_target,
+        check: |workspace| cargo_tools::check_target(workspace, versions::WASM_TARGET),
+        install: |workspace, job| {
+            cargo_tools::install_target(workspace, versions::WASM_TARGET, job)
+        },
     }),
 );
+pub static AARCH64_TARGET: Tool = Tool::new(
+    "rust aarch64 target",
+    "build module-aarch64",
+    Source::Other(Other {
+        version: versions::AARCH64_TARGET,
+        by_hand: "rustup target add aarch64-unknown-linux-gnu",
+        lane: Lane::Compile,
+        check: |workspace| cargo_tools::check_target(workspace, versions::AARCH64_TARGET),
+        install: |workspace, job| {
+            cargo_tools::install_target(workspace, versions::AARCH64_TARGET, job)
+        },
+    }),
+);
+pub static AARCH64_LINKER: Tool = Tool::new(
+    "gcc for aarch64",
+    "build module-aarch64",
+    Installed(&["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"], &[cross::LINKER]),
+);
+pub static QEMU: Tool =
+    Tool::new("qemu-user", "test deep", Installed(&["qemu-user"], &[cross::EMULATOR]));
 
 pub static WASM_BINDGEN: Tool =
     Tool::new("wasm-bindgen", "build worker", Compiled(&cargo_tools::WORKER_BINDGEN));
@@ -53,6 +76,17 @@ pub static NIGHTLY: Tool = Tool::new(
         lane: Lane::Download,
         check: cargo_tools::check_nightly,
         install: cargo_tools::install_nightly,
+    }),
+);
+pub static NIGHTLY_SOURCES: Tool = Tool::new(
+    "rust nightly's sources",
+    "test deep",
+    Source::Other(Other {
+        version: versions::NIGHTLY,
+        by_hand: "install Rust through rustup and see whether it reaches its server",
+        lane: Lane::Download,
+        check: cargo_tools::check_nightly_sources,
+        install: cargo_tools::install_nightly_sources,
     }),
 );
 pub static CARGO_FUZZ: Tool = Tool::new(
@@ -91,6 +125,17 @@ pub static ENVOY: Tool = Tool::new(
         lane: Lane::Download,
         check: |workspace| envoy::CURRENT.check(workspace),
         install: |workspace, job| envoy::CURRENT.install(workspace, job),
+    }),
+);
+pub static ENVOY_FOR_AARCH64: Tool = Tool::new(
+    "envoy for aarch64",
+    "test deep",
+    Source::Other(Other {
+        version: versions::ENVOY,
+        by_hand: PIP,
+        lane: Lane::Download,
+        check: |workspace| envoy::FOR_AARCH64.check(workspace),
+        install: |workspace, job| envoy::FOR_AARCH64.install(workspace, job),
     }),
 );
 pub static OLDER_ENVOYS: Tool = Tool::new(
@@ -155,12 +200,16 @@ pub static STAND_IN: Tool = Tool::new(
     }),
 );
 
-pub static ALL: [&Tool; 28] = [
+pub static ALL: [&Tool; 33] = [
     &WASM_TARGET,
+    &AARCH64_TARGET,
+    &AARCH64_LINKER,
+    &QEMU,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
     &TEST_RUNNER,
     &NIGHTLY,
+    &NIGHTLY_SOURCES,
     &CARGO_FUZZ,
     &NODE,
     &PAGE,
@@ -171,6 +220,7 @@ pub static ALL: [&Tool; 28] = [
     &NODE_LIMITERS,
     &PYTHON_LIMITERS,
     &ENVOY,
+    &ENVOY_FOR_AARCH64,
     &OLDER_ENVOYS,
     &NGINX,
     &CADDY,
@@ -187,6 +237,7 @@ pub static ALL: [&Tool; 28] = [
 ];
 
 pub static FOR_ENVOY_BUILD: &[&Tool] = &[&WASM_TARGET, &NODE];
+pub static FOR_AARCH64_BUILD: &[&Tool] = &[&AARCH64_TARGET, &AARCH64_LINKER];
 pub static FOR_WORKER_BUILD: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &NODE];
 pub static FOR_PLAYGROUND: &[&Tool] = &[&WASM_TARGET, &PAGE_BINDGEN, &NODE, &PAGE];
 pub static FOR_UP: &[&Tool] = &[&WASM_BINDGEN, &NODE, &ENVOY];
