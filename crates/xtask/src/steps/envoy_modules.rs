@@ -24,15 +24,14 @@ pub fn wasm(workspace: &Workspace) -> Result<()> {
     e2e(workspace, |name| name.contains("envoy"), Tests::AllBut(&IN_MODULE_ALONE))
 }
 
-/// The tests of the slim module: forms and rejections, the vectors, the random cases, responses and
-/// races, each of which depends on the reading of a policy. The other tests cover code behind that
+/// The tests of the slim module: forms and rejections, the vectors, responses and races, each of
+/// which depends on the reading of a policy. The other tests cover code behind that
 /// which all modules have, and would take the same time again.
-pub(super) const OF_SLIM: [&str; 20] = [
+pub(super) const OF_SLIM: [&str; 19] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
     "envoy_answers::the_fields_of_the_origin_stay",
-    "envoy_cases::every_case_in_the_module",
     "envoy_compiled::a_compiled_policy_is_taken_in_every_form",
     "envoy_compiled::a_document_is_read_or_refused_with_what_to_do",
     "envoy_compiled::an_object_of_json_and_a_folded_text_are_taken",
@@ -50,13 +49,18 @@ pub(super) const OF_SLIM: [&str; 20] = [
     "envoy_routes::lines_of_policies_are_apart",
 ];
 
-/// What runs in the dynamic module alone, in the wasm module.
+/// What runs in the dynamic module alone, in the wasm module, and all random decisions in the slim
+/// one.
 pub fn wasm_deeply(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
     let tests = Tests::Named(&IN_MODULE_ALONE);
-    second_try::run(workspace, tests, || tests_of(workspace, CURRENT, &["envoy"]))
+    second_try::run(workspace, tests, || tests_of(workspace, CURRENT, &["envoy"]))?;
+    in_wasm(workspace, &workspace.envoy_slim_wasm(), "envoy", &[ALL_DECISIONS])
 }
+
+/// It decides in the default module, in the ordinary test.
+pub(super) const ALL_DECISIONS: &str = "envoy_cases::every_case_in_the_module";
 
 /// Tests of the filter, of the module that takes compiled policies alone.
 pub fn slim(workspace: &Workspace) -> Result<()> {
@@ -67,7 +71,7 @@ pub fn slim(workspace: &Workspace) -> Result<()> {
 /// same code in all modules. Left out: what it refuses (nested metadata, claims), what a wasm host
 /// alone has (traps, images, several machines), and the gauges of memory. Its calls to clusters are
 /// [`CALLS_OF_MODULE`].
-pub(super) const OF_MODULE: [&str; 48] = [
+pub(super) const OF_MODULE: [&str; 50] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
@@ -90,13 +94,15 @@ pub(super) const OF_MODULE: [&str; 48] = [
     "envoy_config::a_bad_policy_refuses_to_start",
     "envoy_config::a_reload_keeps_the_counts",
     "envoy_day::the_real_day_adds_up",
-    "envoy_deny::a_rule_denies_before_anything_is_counted",
+    "envoy_ends::a_response_of_envoy_itself_frees_the_place",
+    "envoy_ends::a_time_out_of_the_route_frees_the_place",
+    "envoy_ends::an_internal_redirect_is_a_second_stream",
+    "envoy_ends::an_upgraded_connection_has_its_place_until_either_side_closes_it",
     "envoy_exact::a_hot_key_is_exact_with_four_workers",
     "envoy_exact::fresh_keys_are_exact_with_four_workers",
     "envoy_exact::rules_of_one_key_are_exact_with_four_workers",
     "envoy_grpc::a_refusal_is_trailers_only",
     "envoy_grpc::grpc_web_is_refused_through_envoys_filter_too",
-    "envoy_headers::grpc_gets_the_same_fields",
     "envoy_identity::only_use_remote_address_makes_the_connection_the_client",
     "envoy_identity::the_corpus_of_spoofing",
     "envoy_layers::what_cannot_be_committed_everywhere_is_given_back",
@@ -121,25 +127,40 @@ pub(super) const OF_MODULE: [&str; 48] = [
 /// Tests of what all modules share behind the host: rules, algorithms, fields, formats. With the
 /// dynamic module Envoy starts in a twentieth of the time that it takes with the wasm module, so
 /// they run there alone, and in the wasm module in the deep step.
-pub(super) const IN_MODULE_ALONE: [&str; 32] = [
+pub(super) const IN_MODULE_ALONE: [&str; 55] = [
+    "envoy_charging::parallel_guesses_are_bounded_by_held_places",
     "envoy_concurrency::a_client_reads_how_many_may_run_and_no_time",
+    "envoy_concurrency::a_request_is_counted_for_as_long_as_it_runs",
+    "envoy_deny::a_rule_denies_before_anything_is_counted",
+    "envoy_flood::a_flood_through_a_table_of_the_default_size_lets_nobody_in_again",
+    "envoy_flood::a_flood_under_a_larger_limit_lets_nobody_in_again",
+    "envoy_flood::another_capacity_forgets_nobody",
     "envoy_grpc::a_status_of_ones_own_is_for_http",
     "envoy_grpc::an_answer_in_silence_has_the_code_of_its_status",
+    "envoy_grpc::who_waited_in_vain_is_told_so",
     "envoy_headers::draft_11_is_a_structured_field",
     "envoy_headers::draft_6_and_x_ratelimit_have_three_integers",
     "envoy_headers::draft_7_tells_the_nearest_quota",
+    "envoy_headers::grpc_gets_the_same_fields",
     "envoy_headers::the_partition_key_is_a_byte_sequence",
     "envoy_headers::what_is_switched_off_is_not_sent",
     "envoy_identity::a_hash_key_makes_pk_the_same_in_every_envoy",
     "envoy_identity::an_address_that_envoy_has_not_verified_is_noticed",
+    "envoy_identity::the_corpus_holds_when_envoy_appends_the_peer",
     "envoy_layers::a_denial_is_charged_to_none",
+    "envoy_layers::the_client_is_who_the_connection_manager_says",
+    "envoy_limits::a_queue_is_bounded_and_survives_a_client_that_leaves",
+    "envoy_limits::a_queue_lets_requests_go_one_by_one",
     "envoy_migrate::a_full_table_forgets_there_and_not_here",
     "envoy_migrate::a_share_is_of_requests_there_and_of_keys_here",
     "envoy_migrate::both_answer_as_the_table_says",
     "envoy_migrate::defaults_and_updates_of_the_other_filter_are_as_told",
     "envoy_migrate::fields_that_the_example_lacks_become_what_the_document_says",
     "envoy_migrate::refusals_say_the_same",
+    "envoy_origins::a_wrong_policy_is_found",
+    "envoy_origins::nginx_serves_nothing_uncounted",
     "envoy_origins::one_thing_has_one_count_at_every_origin",
+    "envoy_policy::a_refusal_of_ones_own",
     "envoy_policy::a_rule_may_be_for_one_route",
     "envoy_policy::a_shadow_is_counted_and_not_felt",
     "envoy_policy::a_wait_that_is_too_long_is_refused_at_once",
@@ -147,13 +168,21 @@ pub(super) const IN_MODULE_ALONE: [&str; 32] = [
     "envoy_policy::failures_under_way_together_use_the_quota_up",
     "envoy_policy::only_failed_logins_are_charged",
     "envoy_policy::tiers_replace_the_quotas",
+    "envoy_policy::who_is_over_the_limit_waits_and_passes",
+    "envoy_policy::who_waits_in_vain_is_refused",
     "envoy_priority::nobody_waits_longer_than_it_may_for_others",
     "envoy_priority::who_leaves_lets_all_behind_it_move_up",
     "envoy_settings::a_body_is_what_the_policy_says",
     "envoy_settings::a_percentage_of_keys_is_enforced",
     "envoy_settings::jitter_spreads_who_comes_back",
+    "envoy_succession::a_policy_changes_during_an_attack_on_one_worker",
+    "envoy_succession::what_a_connection_is_told_when_its_listener_is_replaced",
     "envoy_values::a_policy_without_hosts_reads_none",
     "envoy_values::another_line_or_element_makes_no_new_key",
+    "envoy_values::cookies_and_query_values_make_no_new_key",
+    "envoy_values::no_spelling_of_a_host_goes_round_its_rule",
+    "envoy_values::the_host_of_the_target_counts",
+    "envoy_values::white_space_makes_no_new_key",
 ];
 
 /// Those of [`OF_MODULE`] that an Envoy of another ABI could break: how headers, metadata,

@@ -226,6 +226,7 @@ mod tests {
             .chain(&envoy_modules::OF_MODULE)
             .chain(&envoy_modules::OF_MODULE_ON_AARCH64)
             .chain(&envoy_modules::IN_MODULE_ALONE)
+            .chain(&[envoy_modules::ALL_DECISIONS])
             .chain(&envoy_modules::OF_EXAMPLE)
             .chain(&servers::DEEP_ENVOY)
             .chain(&servers::DEEP_WORKER)
