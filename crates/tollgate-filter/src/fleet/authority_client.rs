@@ -92,6 +92,9 @@ impl<H: Proxy> AuthorityClient<H> {
     /// Acts on the state. `act` must not make a host call: if the host called back, it would find
     /// no state.
     fn with<R>(&self, act: impl FnOnce(&mut AuthorityExchange<H>) -> R) -> Option<R> {
+        if !H::CALLS {
+            return None;
+        }
         with(&self.state, |state| state.as_mut().map(act))
     }
 
