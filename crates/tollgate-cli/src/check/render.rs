@@ -4,6 +4,7 @@
 
 use super::bill::Bill;
 use super::report::{DenyReport, EntriesReport, QuotaReport, Report, RuleReport};
+use crate::filter_modules;
 use crate::output::{self, Page};
 use crate::words;
 use tollgate_report::bill::dollars;
@@ -50,6 +51,13 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     for rule in &report.rules {
         out.push_str("\n");
         rule_text(rule, out);
+    }
+    if !report.modules.is_empty() {
+        out.push_str("\n");
+        out.push_styled(output::HEADING, "module");
+        out.push_str("\n");
+        filter_modules::lines(&report.modules)
+            .for_each(|line| out.push_str(&format!("  {line}\n")));
     }
     if let Some(bill) = &report.bill {
         out.push_str("\n");
