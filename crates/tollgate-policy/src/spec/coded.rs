@@ -16,9 +16,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::Span;
-use tollgate_storage::Bytes;
 
 use crate::spec::bounds::MAX_VALUES;
+pub(crate) use crate::spec::reader::Reader;
 
 /// A type with an encoding in bytes.
 pub(crate) trait Coded: Sized {
@@ -31,71 +31,6 @@ pub(crate) trait Coded: Sized {
 
     /// Reads a value from the front; some value, of no meaning, once the reader has failed.
     fn read(from: &mut Reader<'_>) -> Self;
-}
-
-/// The rest of some bytes.
-#[derive(Debug)]
-pub(crate) struct Reader<'b> {
-    rest: Bytes<'b>,
-    has_failed: bool,
-}
-
-impl<'b> Reader<'b> {
-    /// A reader of all of `bytes`.
-    pub(crate) const fn new(bytes: &'b [u8]) -> Self {
-        Self { rest: Bytes(bytes), has_failed: false }
-    }
-
-    /// The bytes are not the encoding of a value. No byte is read after this.
-    #[inline(never)]
-    pub(crate) const fn fail(&mut self) {
-        (self.rest, self.has_failed) = (Bytes(&[]), true);
-    }
-
-    /// Fails unless a value `is_one` that may have been written.
-    pub(crate) fn require(&mut self, is_one: bool) {
-        if !is_one {
-            self.fail();
-        }
-    }
-
-    /// `value`, unless a read has failed.
-    pub(crate) fn checked<T>(&self, value: T) -> Option<T> {
-        (!self.has_failed).then_some(value)
-    }
-
-    /// The same if all bytes were read.
-    pub(crate) fn finished<T>(&self, value: T) -> Option<T> {
-        self.checked(value).filter(|_| self.rest.0.is_empty())
-    }
-
-    /// The result of `read`; fails where there is none.
-    pub(crate) fn try_with<T>(
-        &mut self,
-        read: impl FnOnce(&mut Bytes<'b>) -> Option<T>,
-    ) -> Option<T> {
-        let value = read(&mut self.rest);
-        if value.is_none() {
-            self.fail();
-        }
-        value
-    }
-
-    pub(crate) fn u8(&mut self) -> u8 {
-        let [byte] = self.array();
-        byte
-    }
-
-    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
-        self.try_with(Bytes::array).unwrap_or([0; N])
-    }
-
-    /// A length and as many bytes.
-    #[inline(never)]
-    fn bytes(&mut self) -> &'b [u8] {
-        let len = usize::read(self);
-        self.try_with(|rest| rest.take(len)).unwrap_or_default()
-    }
 }
 
 /// The hash of names and of the shapes of the named parts, FNV-1a.
@@ -139,6 +74,12 @@ fn number(from: &mut Reader<'_>) -> u64 {
     }
     from.fail();
     0
+}
+
+/// A length and as many bytes.
+fn bytes<'b>(from: &mut Reader<'b>) -> &'b [u8] {
+    let len = usize::read(from);
+    from.take(len)
 }
 
 fn write_number(mut number: u64, to: &mut Vec<u8>) {
@@ -199,7 +140,7 @@ impl Coded for String {
     }
 
     fn read(from: &mut Reader<'_>) -> Self {
-        let text = core::str::from_utf8(from.bytes());
+        let text = core::str::from_utf8(bytes(from));
         from.require(text.is_ok());
         text.unwrap_or_default().into()
     }
@@ -215,7 +156,7 @@ impl Coded for Vec<u8> {
     }
 
     fn read(from: &mut Reader<'_>) -> Self {
-        from.bytes().into()
+        bytes(from).into()
     }
 }
 
@@ -301,7 +242,7 @@ impl<T: Coded> Coded for Vec<T> {
         // The length in the bytes is not trusted: the list grows with the items that are read.
         let mut items = Self::new();
         for _ in 0..len {
-            if from.has_failed {
+            if from.has_failed() {
                 break;
             }
             items.push(T::read(from));

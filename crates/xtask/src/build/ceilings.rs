@@ -2,8 +2,8 @@
 //!
 //! Invariant: each file has a ceiling in bytes, and so have all of the Worker's together, so that
 //! growth is noticed in the commit that causes it; a ceiling is raised only for a reason. Those of
-//! the filter are in the declarations of its modules (`tollgate_policy::explain`), because operators
-//! choose by them: V8 compiles a whole module before Envoy serves the first request. They are at
+//! the filter are in the declarations of its modules (`tollgate_policy::explain`), by which
+//! operators choose: V8 compiles a whole module before Envoy serves the first request. They are at
 //! most 3 % above the size, so they are lowered after savings. Those of the Worker are after
 //! `gzip -9`, each file separately, which is no less than the platform counts.
 
