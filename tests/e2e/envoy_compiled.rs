@@ -2,10 +2,13 @@
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
+use tollgate_policy::explain::Ability;
 use tollgate_policy::{Plugin, Surface, compiled_text};
 
 use crate::envoy_host::{Filter, Shared};
-use crate::envoy_server::{As, Listener, Setup, compiled, configured, reads_documents, set_name};
+use crate::envoy_server::{
+    As, Listener, Setup, compiled, configured, declared, reads_documents, set_name,
+};
 
 fn policy(limit: u64) -> Value {
     json!({"version": 1, "rules": [
@@ -110,6 +113,33 @@ fn a_regular_expression_is_refused_by_name() {
         let said = refusal(searched.to_string().as_bytes());
         assert!(said.contains("rules[0].when.headers.x-a.match: \"^a$\""), "{said}");
         assert!(said.contains(WHY), "{said}");
+    }
+}
+
+// Guards: a request that waits for ever, or a count of the fleet that each proxy has for itself, in
+// a module without the code for them.
+#[test]
+fn what_the_lean_module_cannot_do_is_refused_by_name() {
+    let mut delays = policy(1);
+    delays["rules"][0]["action"] = json!({"delay": {"max": "1s"}});
+    let mut counted = policy(1);
+    counted["rules"][0]["scope"] = json!("fleet");
+    counted["rules"][0]["quotas"][0]["algorithm"] = json!("gcra");
+    let fleet = json!({"policy": counted, "fleet": {"cluster": "a", "secret": "0123456789abcdef"}});
+    let has = |ability| declared().is_none_or(|module| module.has(ability));
+    let rows = [
+        (delays, Ability::Waiting, "rules[0]: delays requests; this module holds no requests"),
+        (fleet, Ability::Leases, "fleet: this module sends no requests of its own"),
+    ];
+    for (configuration, ability, why) in rows {
+        let configuration = bytes(&plugin(&configuration));
+        if has(ability) {
+            let mut filter = Filter::without_policy(&Shared::default());
+            assert!(filter.configure(&configuration), "{:?}", filter.log());
+        } else {
+            let line = format!("tollgate: {why}; load tollgate-envoy-slim.wasm");
+            assert_eq!(refusal(&configuration), line);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use base64ct::{Base64, Encoding};
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::{self, Server, TempDir};
+use tollgate_policy::explain::{Ability, FILTER_MODULES, FilterModule};
 use tollgate_policy::{Plugin, Surface};
 
 const RUN: &str = "cargo xtask test envoy";
@@ -56,9 +57,16 @@ fn in_module(configuration: &Value, module: &Path) -> Value {
     })
 }
 
-/// True unless the module under test is the slim one, which accepts only compiled policies.
+/// The declaration of the module under test; `None` for one that is not among the shipped modules
+/// of wasm.
+pub fn declared() -> Option<&'static FilterModule> {
+    let path = filter_wasm();
+    FILTER_MODULES.iter().find(|module| path.file_name().is_some_and(|name| name == module.file))
+}
+
+/// True unless the module under test accepts only compiled policies.
 pub fn reads_documents() -> bool {
-    filter_wasm().file_stem().is_none_or(|name| name != "tollgate-envoy-slim")
+    declared().is_none_or(|module| module.has(Ability::Documents))
 }
 
 /// The compiled form of a plugin's configuration; `None` when the configuration is invalid or

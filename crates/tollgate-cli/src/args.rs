@@ -184,9 +184,14 @@ pub(crate) struct ExplainArgs {
 pub(crate) struct EmbedArgs {
     /// The policy in JSON or YAML; - reads the standard input
     pub(crate) policy: PathBuf,
-    /// The path of the filter for Envoy
-    #[arg(long, value_name = "FILE", default_value = "/etc/envoy/tollgate-envoy.wasm")]
-    pub(crate) wasm: String,
+    /// Embed the compiled policy, for the smallest module that runs it; keep the document, and
+    /// compile it again with each version of Tollgate
+    #[arg(long, conflicts_with_all = ["module", "into"])]
+    pub(crate) compiled: bool,
+    /// The path of the filter for Envoy [default: the smallest module that takes this form of the
+    /// policy, in /etc/envoy]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) wasm: Option<String>,
     /// The path of the dynamic module for Envoy, instead of a filter of wasm
     #[arg(long, value_name = "FILE", conflicts_with_all = ["wasm", "vm_id"])]
     pub(crate) module: Option<String>,

@@ -57,13 +57,7 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), CommandError> {
     if args.json {
         return output::raw(&format!("{}\n", document.pretty().trim_ascii_end()));
     }
-    let mut bytes = Vec::new();
-    plugin.write_compiled(&mut bytes);
-    if let Err(why) = Plugin::read_compiled(&bytes, args.surface) {
-        return Err(CommandError::Misuse(format!(
-            "the compiled policy {why}; this is a bug of Tollgate, please report it"
-        )));
-    }
+    let mut bytes = bytes(&plugin, args.surface)?;
     if args.base64 {
         bytes = format!("{}\n", plugin.to_compiled_text()).into();
     }
@@ -82,5 +76,17 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), CommandError> {
             Err(CommandError::Misuse(message.to_owned()))
         }
         None => output::bytes(&bytes),
+    }
+}
+
+/// The compiled policy as bytes, which are read again.
+pub(crate) fn bytes(plugin: &Plugin, surface: Surface) -> Result<Vec<u8>, CommandError> {
+    let mut bytes = Vec::new();
+    plugin.write_compiled(&mut bytes);
+    match Plugin::read_compiled(&bytes, surface) {
+        Ok(_) => Ok(bytes),
+        Err(why) => Err(CommandError::Misuse(format!(
+            "the compiled policy {why}; this is a bug of Tollgate, please report it"
+        ))),
     }
 }

@@ -87,6 +87,8 @@ pub(crate) struct Policies {
     pub(crate) holds: Holds,
     pub(crate) named: Vec<NamedPolicy>,
     pub(crate) hash_key: Option<[u8; 16]>,
+    /// Later policies come from a server.
+    pub(crate) follows_server: bool,
 }
 
 /// Reads the policies in a filter's own configuration, which is an `Any` in its JSON form.
@@ -132,8 +134,15 @@ fn alone(document: Document) -> Result<Policies, Fault> {
     let has_more = root.is_some_and(|root| MORE.iter().any(|name| root.get(name).is_some()));
     let holds = if has_more { Holds::More } else { Holds::Policy };
     let Some(policy) = root.and_then(|root| root.get("policy")) else {
-        return Ok(Policies { document, holds, named: Vec::new(), hash_key: None });
+        return Ok(Policies {
+            document,
+            holds,
+            named: Vec::new(),
+            hash_key: None,
+            follows_server: false,
+        });
     };
+    let follows_server = root.is_some_and(|root| root.get("policy_from").is_some());
     let (named, hash_key) = match tollgate_language::compile_plugin(&document.json, Surface::Envoy)
     {
         Ok(plugin) => (plugin.named, plugin.policy.hash_key()),
@@ -144,12 +153,12 @@ fn alone(document: Document) -> Result<Policies, Fault> {
     };
     let Some(Tree { reading, lines_before, .. }) = document.tree else {
         let document = Document { json: json(policy, Reading::Json), ..document };
-        return Ok(Policies { document, holds, named, hash_key });
+        return Ok(Policies { document, holds, named, hash_key, follows_server });
     };
     let (root, begins) = (policy.clone(), Some(policy.line.saturating_add(lines_before)));
     let tree = Some(Tree { root, reading, lines_before });
     let document = Document { tree, begins, ..Document::from_json(json(policy, reading)) };
-    Ok(Policies { document, holds, named, hash_key })
+    Ok(Policies { document, holds, named, hash_key, follows_server })
 }
 
 /// A fault if anything other than the policy is wrong; mistakes of the policy are reported with the

@@ -4,11 +4,13 @@
 //! Invariant: the printed block, pasted among `http_filters`, gives the filter exactly the policy
 //! that was read. A policy in YAML stays the same YAML where Envoy reads the same from it. Any
 //! other policy becomes JSON in a `StringValue`, where no YAML reader turns words into booleans or
-//! large numbers into texts. A policy that the filter would reject is not embedded.
+//! large numbers into texts. With `--compiled` it becomes its compiled form, for the smallest
+//! module. A policy that the filter would reject is not embedded.
 
 use std::fmt::Write as _;
 
 use tollgate_policy::Surface;
+use tollgate_policy::explain::{Ability, FilterModule, Requirement};
 use tollgate_yaml::{Document, Form, Language, Node, Reading, Scalar, Value};
 
 use crate::args::EmbedArgs;
@@ -19,7 +21,10 @@ use crate::input::{self, Input};
 use crate::into::{self, configuration, indented};
 use crate::manager;
 use crate::source::{self, Compiled, Source};
-use crate::{command, output};
+use crate::{command, compile, filter_modules, output};
+
+/// The characters of a compiled policy on one line.
+const COLUMNS: usize = 96;
 
 /// Prints the block, or replaces the policy in a file.
 pub(crate) fn run(args: &EmbedArgs) -> Result<(), CommandError> {
@@ -38,6 +43,9 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), CommandError> {
             return Err(CommandError::Misuse(message));
         }
     };
+    if args.compiled {
+        return compiled(args, &document, &file);
+    }
     let host = if args.module.is_some() { Host::DynamicModule } else { Host::Wasm };
     let compiled = source::compile_for(host, &document, &[]);
     if !compiled.problems.is_empty() {
@@ -49,14 +57,47 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), CommandError> {
         let policy = (args.policy.as_path(), &document);
         return into::run(policy, into, args.filter.as_deref(), &any);
     }
-    let needs = compiled.policies.first().map(|(_, policy)| manager::needed_by(policy));
-    output::raw(&block(args, &configuration(host, &any), &needs.unwrap_or_default()))
+    let policy = compiled.policies.first().map(|(_, policy)| policy);
+    let mut requirements = policy.map(|it| filter_modules::requirements(it, &[]));
+    requirements.get_or_insert_default().push(Requirement::of_all(Ability::Documents));
+    let smallest = FilterModule::smallest(&requirements.unwrap_or_default());
+    let needs = policy.map(manager::needed_by).unwrap_or_default();
+    output::raw(&block(args, &configuration(host, &any), &needs, smallest))
 }
 
-/// The block with these lines in it.
-fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
+/// Prints the block with the compiled policy, and the module for it.
+fn compiled(args: &EmbedArgs, document: &Document, file: &str) -> Result<(), CommandError> {
+    let plugin = source::compile_plugin(document, Surface::Envoy);
+    let (plugin, warnings) = plugin.map_err(|problems| command::refuse(&problems, file))?;
+    command::warn(&warnings, file);
+    compile::bytes(&plugin, Surface::Envoy)?;
+    let requirements = filter_modules::requirements(&plugin.policy, &plugin.named);
+    let smallest = FilterModule::smallest(&requirements);
+    let mut needs = manager::needed_by(&plugin.policy);
+    let lines = [
+        format!("{} or a larger module ({})", smallest.file, smallest.cost()),
+        "takes this compiled policy. Keep the document, and compile it again with each version of Tollgate.".to_owned(),
+    ];
+    lines.iter().for_each(|line| needs.push_str(&format!("# {line}\n")));
+    let mut any = head_of("StringValue");
+    any.push("  value: |".to_owned());
+    let text = plugin.to_compiled_text();
+    // The text is ASCII.
+    let rows = text.as_bytes().chunks(COLUMNS).map(String::from_utf8_lossy);
+    any.extend(rows.map(|row| format!("    {row}")));
+    output::raw(&block(args, &configuration(Host::Wasm, &any), &needs, smallest))
+}
+
+/// The block with these lines in it, for the `smallest` module unless another file is named.
+fn block(
+    args: &EmbedArgs,
+    configuration: &[String],
+    needs: &str,
+    smallest: &FilterModule,
+) -> String {
     let EmbedArgs { wasm, module, name, vm_id, indent, .. } = args;
-    let (name, vm_id, wasm) = (scalar(name), scalar(vm_id), scalar(wasm));
+    let wasm = wasm.clone().unwrap_or_else(|| filter_modules::installed(smallest));
+    let (name, vm_id, wasm) = (scalar(name), scalar(vm_id), scalar(&wasm));
     let (head, depth) = match module.as_deref().map(scalar) {
         None => (of_wasm(needs, &name, &vm_id, &wasm), 6),
         Some(module) => (of_module(needs, &name, &module), 4),

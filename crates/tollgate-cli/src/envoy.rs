@@ -137,13 +137,21 @@ impl Filters {
                 let later = around.manager.map_or_else(Vec::new, |it| later(it, &place));
                 let certificates = around.chain.map(|chain| ClientCertificates::of(chain, reading));
                 let manager = around.manager.map(|manager| Manager::new(manager, reading));
-                let (document, holds, named, hash_key) = match policies(config, host, reading) {
-                    Ok(Policies { document, holds, named, hash_key }) => {
-                        (Ok(document), holds, named, hash_key)
-                    }
-                    Err(fault) => (Err(fault), Holds::Unread, Vec::new(), None),
+                let mut around = FilterContext {
+                    manager,
+                    certificates,
+                    later,
+                    in_dynamic_module: host == Host::DynamicModule,
+                    ..FilterContext::default()
                 };
-                let around = FilterContext { manager, certificates, later, named, hash_key };
+                let (document, holds) = match policies(config, host, reading) {
+                    Ok(Policies { document, holds, named, hash_key, follows_server }) => {
+                        (around.named, around.hash_key) = (named, hash_key);
+                        around.follows_server = follows_server;
+                        (Ok(document), holds)
+                    }
+                    Err(fault) => (Err(fault), Holds::Unread),
+                };
                 let mut fields = config.fields().iter().rev();
                 let field = fields.find(|field| field.name == host.configuration());
                 let configuration =

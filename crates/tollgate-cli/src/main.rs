@@ -21,6 +21,7 @@ mod embed;
 mod error;
 mod envoy;
 mod explain;
+mod filter_modules;
 mod input;
 mod into;
 mod output;

@@ -27,6 +27,10 @@ pub(crate) struct FilterContext {
     pub(crate) named: Vec<NamedPolicy>,
     /// The key with which the filter hashes keys, if its configuration contains it.
     pub(crate) hash_key: Option<[u8; 16]>,
+    /// It is the dynamic module, not one of wasm.
+    pub(crate) in_dynamic_module: bool,
+    /// Later policies of the filter come from a server.
+    pub(crate) follows_server: bool,
 }
 
 /// A connection manager.

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 use tollgate_core::{Algorithm, Limiter, Quota, Span};
 use tollgate_policy::Surface;
+use tollgate_policy::explain::{Ability, FILTER_MODULES};
+use tollgate_test_support::golden::assert_file;
 
 use crate::support::{Block, assert_same, blocks, is_blessing, pages, replay, root, scratch};
 
@@ -180,4 +182,32 @@ fn the_table_of_algorithms_says_what_the_core_says() {
         let expected = [limiter.state_len().to_string(), bound(quota), bound(burst), strict];
         assert_eq!(cells[2..6], expected, "{name}: {row}");
     }
+}
+
+// Guards: a table by which operators choose a module that has grown since.
+#[test]
+fn the_modules_for_envoy_are_those_that_are_declared() {
+    const BEGIN: &str = "<!-- modules: written by the tests of tollgate-cli -->\n";
+    const END: &str = "<!-- end -->";
+    let (path, text) = document("envoy/README.md");
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let mut table = String::from(
+        "\n| module | has, in addition | KB, at most | CPU of a start, s |\n|---|---|---:|---:|\n",
+    );
+    let mut known: &[Ability] = &[];
+    for module in &FILTER_MODULES {
+        let added = module.abilities.iter().filter(|it| !known.contains(it));
+        let added: Vec<&str> = added.map(|it| it.words()).collect();
+        known = module.abilities;
+        let (kilobytes, ms) = (module.max_bytes.div_ceil(1000), module.start_cpu_ms);
+        table += &format!(
+            "| `{}` | {} | {kilobytes} | {}.{:02} |\n",
+            module.file,
+            added.join(", "),
+            ms / 1000,
+            ms % 1000 / 10
+        );
+    }
+    assert_file(path, &[before, BEGIN, &table, "\n", END, after].concat());
 }

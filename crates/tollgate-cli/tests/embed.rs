@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{root, scratch, tollgate, tollgate_reading};
 use serde_json::Value;
+use tollgate_policy::{Plugin, Surface};
 
 const POLICY: &str = "# Ten per minute.\nversion: 1\nrules:\n- name: new # the only one\n  key: [client_ip]\n  quotas:\n\n  \
                       - { limit: 10, window: 1m }\n";
@@ -233,4 +234,111 @@ fn a_filter_of_the_dynamic_module_gets_the_policy_too() {
     );
     assert!(new.ends_with("    filter_name: tollgate\n"), "{new}");
     assert_eq!(problems(&folder)["filters"][0]["rules"][0]["name"], "new");
+}
+
+/// A policy with one rule, whose other fields are `more`.
+fn policy_with(more: &str) -> String {
+    format!(
+        r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"]{more},
+            "quotas": [{{"limit": 10, "window": "1m"}}]}}]}}"#
+    )
+}
+
+/// A rule, and the modules for it.
+struct Row {
+    /// Its fields beyond those of every rule here.
+    more: &'static str,
+    /// The smallest module for the compiled policy, and for the policy as it is written.
+    smallest: [&'static str; 2],
+    /// What the lean module lacks for it: an ability and the part that needs it.
+    lack: Option<(&'static str, &'static str)>,
+}
+
+const ROWS: [Row; 4] = [
+    Row { more: "", smallest: ["lean", ""], lack: None },
+    Row {
+        more: r#", "action": {"delay": {"max": "1s"}}"#,
+        smallest: ["slim", ""],
+        lack: Some(("waiting", "rules[0]")),
+    },
+    Row {
+        more: r#", "cost": {"estimate": 1, "max": 9, "actual": {"json": ["/usage"]}}"#,
+        smallest: ["full", "full"],
+        lack: Some(("bodies", "rules[0]")),
+    },
+    Row {
+        more: r#", "when": {"headers": {"x-a": {"match": "^a$"}}}"#,
+        smallest: ["full", "full"],
+        lack: Some(("regexes", "")),
+    },
+];
+
+fn file_of(module: &str) -> String {
+    let dash = if module.is_empty() { "" } else { "-" };
+    format!("tollgate-envoy{dash}{module}.wasm")
+}
+
+// Guards: a module that refuses the policy that was embedded for it, and one that starts later than
+// it could.
+#[test]
+fn the_smallest_module_is_named_for_each_form() {
+    for Row { more, smallest: [compiled, written], .. } in ROWS {
+        let forms = [(&["embed", "-", "--compiled"][..], compiled), (&["embed", "-"], written)];
+        for (arguments, module) in forms {
+            let done = tollgate_reading(&policies(), arguments, policy_with(more).as_bytes());
+            let wanted = format!("local: {{ filename: /etc/envoy/{} }}", file_of(module));
+            assert!(done.stdout.contains(&wanted), "{more}: {}", done.stdout);
+        }
+    }
+    let named = ["embed", "-", "--compiled", "--wasm", "/a.wasm"];
+    let done = tollgate_reading(&policies(), &named, policy_with("").as_bytes());
+    assert!(done.stdout.contains("filename: /a.wasm"), "{}", done.stdout);
+    let fleet = policy_with(r#", "scope": "fleet""#);
+    let plugin = format!(
+        r#"{{"policy": {fleet}, "fleet": {{"cluster": "a", "secret": "0123456789abcdef"}}}}"#
+    );
+    let done = tollgate_reading(&policies(), &["embed", "-", "--compiled"], plugin.as_bytes());
+    assert!(done.stdout.contains(&file_of("slim")), "{}", done.stdout);
+}
+
+// Guards: a text that the filter does not read, once it is folded into a configuration.
+#[test]
+fn the_embedded_text_is_the_compiled_policy() {
+    let document = policy_with("");
+    let done =
+        tollgate_reading(&policies(), &["embed", "-", "--compiled"], document.as_bytes()).stdout;
+    let (_, text) = done.split_once("value: |\n").unwrap();
+    let read = Plugin::read_compiled(text.as_bytes(), Surface::Envoy).unwrap();
+    let compiled = tollgate_language::compile(&document, Surface::Envoy).unwrap();
+    assert_eq!(read.policy.fingerprint(), compiled.fingerprint());
+    assert!(text.lines().all(|line| line.len() < 128), "{text}");
+}
+
+#[test]
+fn check_lists_what_each_module_lacks() {
+    for Row { more, smallest: [smallest, _], lack } in ROWS {
+        let arguments = ["check", "-", "--surface", "envoy", "--json"];
+        let done = tollgate_reading(&policies(), &arguments, policy_with(more).as_bytes()).stdout;
+        let report: Value = serde_json::from_str(&done).unwrap();
+        let modules = report["modules"].as_array().unwrap();
+        let runs = modules.iter().find(|it| it["lacks"] == serde_json::json!([])).unwrap();
+        assert_eq!(runs["file"], *file_of(smallest), "{more}");
+        let lean =
+            lack.map(|(ability, path)| serde_json::json!({"ability": ability, "path": path}));
+        let lean: Vec<Value> = lean.into_iter().collect();
+        assert_eq!(modules[0]["lacks"], serde_json::json!(lean), "{more}");
+    }
+    // A filter that follows a server needs a module that reads documents.
+    let folder = scratch("embed/follows");
+    let policy_from = "policy_from: { cluster: a }";
+    let policy = "policy: { version: 1, rules: [] }";
+    let lines = format!(
+        "configuration:\n  \"@type\": type.googleapis.com/google.protobuf.Struct\n  value:\n    {policy}\n    {policy_from}"
+    );
+    fs::write(folder.join("envoy.yaml"), envoy(&lines)).unwrap();
+    let report = problems(&folder);
+    let modules = &report["filters"][0]["modules"];
+    let following = serde_json::json!([{"ability": "following", "path": ""}]);
+    assert_eq!(modules[1]["lacks"], following, "{report}");
+    assert_eq!(modules[2]["lacks"], serde_json::json!([]), "{report}");
 }

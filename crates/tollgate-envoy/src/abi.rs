@@ -16,6 +16,7 @@ use std::panic;
 use std::ptr::null_mut;
 
 use tollgate_filter::filter::{Filter, Flow};
+use tollgate_filter::host::proxy::Unsupported;
 use tollgate_wasm_host::host::{Host, Module, log_critical};
 use tollgate_wasm_host::memory;
 
@@ -26,7 +27,16 @@ struct Tollgate;
 impl Module for Tollgate {
     const READS_DOCUMENTS: bool = cfg!(feature = "document");
     const READS_BODIES: bool = cfg!(feature = "body");
+    const UNSUPPORTED: Unsupported = Unsupported {
+        waiting: if cfg!(feature = "waiting") { None } else { Some(NO_WAITING) },
+        calls: if cfg!(feature = "calls") { None } else { Some(NO_CALLS) },
+        parts: None,
+    };
 }
+
+/// The messages of the lean module.
+const NO_WAITING: &str = "this module holds no requests; load tollgate-envoy-slim.wasm";
+const NO_CALLS: &str = "this module sends no requests of its own; load tollgate-envoy-slim.wasm";
 
 thread_local! {
     /// The one filter of this virtual machine, which has one thread.

@@ -76,7 +76,7 @@ pub enum Planned {
 impl<H: Proxy> ActivePolicy<H> {
     /// True when rules count for a fleet.
     pub const fn has_fleet(&self) -> bool {
-        self.node.is_some()
+        H::CALLS && self.node.is_some()
     }
 
     /// Puts the policy of `config` in force. The log `says`, if any, gets the lines that an
@@ -108,11 +108,12 @@ impl<H: Proxy> ActivePolicy<H> {
         if config.policy.hash_key().is_none() {
             config.policy.set_hash_key(seed);
         }
-        let node = match config.has_fleet.then(|| NodeId::agree(&host)) {
+        let has_fleet = H::CALLS && config.has_fleet;
+        let node = match has_fleet.then(|| NodeId::agree(&host)) {
             Some(None) => return Err("the host gives no name for this node"),
             node => node.flatten(),
         };
-        let fleet_fingerprint = config.policy.fleet().fingerprint();
+        let fleet_fingerprint = if has_fleet { config.policy.fleet().fingerprint() } else { 0 };
         let observer = Observer::new(host.clone(), &config, is_new, counters);
         let claims = config.policy.claims();
         let payload = claims.and_then(|claims| claims.jwt().metadata.as_deref()).map(Rc::from);
@@ -158,7 +159,7 @@ impl<H: Proxy> ActivePolicy<H> {
             return Planned::Nothing;
         }
         plan.memory().trim(&self.config.policy, LONGEST_KEY, |group, key| self.digest(group, key));
-        if self.config.has_fleet {
+        if self.has_fleet() {
             self.set_fleet_aside(&mut plan);
         }
         Planned::Plan(plan)
@@ -175,7 +176,8 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// The part of a key that is kept when the key is too long.
     fn digest(&self, group: usize, key: &[u8]) -> [u8; 16] {
-        let group = self.config.policy.groups().get(group).filter(|group| group.is_fleet());
+        let group = self.config.policy.groups().get(group);
+        let group = group.filter(|group| self.has_fleet() && group.is_fleet());
         match (group, &self.config.fleet) {
             (Some(group), Some(fleet)) => key_hash(fleet.secret, group.identity(), key),
             _ => digest(&self.seed, key),

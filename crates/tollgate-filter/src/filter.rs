@@ -93,7 +93,7 @@ impl<H: Proxy> Filter<H> {
         policy.tick(now);
         let next_at = self.confirm(&root, now);
         let mut turns = TURNS_PER_TICK;
-        while turns > 0 {
+        while H::WAITS && turns > 0 {
             turns = turns.saturating_sub(1);
             let due = root.waiting.with(|queue| {
                 let due = queue.pop(now)?;
@@ -120,7 +120,7 @@ impl<H: Proxy> Filter<H> {
             }
         }
         policy.settle_waiting(&root.waiting, now);
-        if root.authority.is_used() {
+        if H::CALLS && root.authority.is_used() {
             while let Some((sent, answers)) = root.authority.take_overdue(now) {
                 self.deliver(&root, sent, answers);
             }
@@ -164,7 +164,7 @@ impl<H: Proxy> Filter<H> {
     fn give_turn(&self, id: u32, act: impl FnOnce(HeldRequest<H>) -> Pending<H>) -> bool {
         let Some(pending) = self.take_pending(id) else { return false };
         let (waits, pending) = match pending {
-            Pending::Waiting(held) => (true, act(*held)),
+            Pending::Waiting(held) if H::HOLDS => (true, act(*held)),
             other => (false, other),
         };
         self.set_pending(id, pending);
@@ -231,6 +231,9 @@ impl<H: Proxy> Filter<H> {
     /// The response to a call of ours with this number, which the context `id` made. The body has
     /// `len` bytes.
     pub fn on_call_answered(&self, id: u32, call: u32, len: usize) {
+        if !H::CALLS {
+            return;
+        }
         let Some(root) = self.root(id) else { return };
         let now = self.host.now().unwrap_or_default();
         if self.answer_follower(&root, call, Ok(len), now) {

@@ -78,7 +78,7 @@ impl<H: Proxy> Root<H> {
 
     /// The follower that requests its policy from a server, if it has one.
     pub fn follower(&self) -> Option<Rc<Follower<H>>> {
-        with(&self.follower, |follower| follower.as_ref().filter(|_| H::READS_DOCUMENTS).cloned())
+        with(&self.follower, |follower| follower.as_ref().filter(|_| H::FOLLOWS).cloned())
     }
 
     /// The policy in force.

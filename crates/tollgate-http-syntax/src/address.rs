@@ -90,6 +90,9 @@ impl Cidr {
         }
     }
 
+    /// The network of all addresses of IPv4.
+    pub const ALL_OF_IPV4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), prefix: 0 };
+
     /// The network, if that is its one spelling: no bits beyond the prefix, and IPv4 not mapped.
     pub fn from_parts(address: IpAddr, prefix: u32) -> Option<Self> {
         let cidr = Self { address, prefix };

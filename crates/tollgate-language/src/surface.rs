@@ -98,12 +98,12 @@ const ENVOY: Traits = Traits {
     ignores_statuses: None,
     no_response_metadata: None,
     reads_body: Some(
-        "is in the body of the response, which the module tollgate-envoy-full.wasm alone reads: tollgate-envoy.wasm and \
-         tollgate-envoy-slim.wasm refuse this policy",
+        "is in the body of the response, which the module tollgate-envoy-full.wasm alone reads: the other modules refuse \
+         this policy",
     ),
     searches: Some(
-        "have regular expressions, for which Envoy needs the module tollgate-envoy-full.wasm: tollgate-envoy.wasm and \
-         tollgate-envoy-slim.wasm refuse this policy",
+        "have regular expressions, for which Envoy needs the module tollgate-envoy-full.wasm: the other modules refuse \
+         this policy",
     ),
     ends_reported: None,
     is_one_node: false,

@@ -55,7 +55,7 @@ pub trait Module: Clone {
     const READS_DOCUMENTS: bool;
     /// See [`Proxy::READS_BODIES`].
     const READS_BODIES: bool;
-    /// See [`Proxy::unsupported`].
+    /// See [`Proxy::UNSUPPORTED`].
     const UNSUPPORTED: Unsupported = Unsupported::NOTHING;
 }
 
@@ -80,11 +80,8 @@ impl<M: Module> Default for Host<M> {
 impl<M: Module> Proxy for Host<M> {
     const READS_DOCUMENTS: bool = M::READS_DOCUMENTS;
     const READS_BODIES: bool = M::READS_BODIES;
+    const UNSUPPORTED: Unsupported = M::UNSUPPORTED;
     type Streams<T> = AnyNumbers<T>;
-
-    fn unsupported(&self) -> Unsupported {
-        M::UNSUPPORTED
-    }
 
     fn monotonic(&self) -> Option<Timestamp> {
         host_clock::monotonic()

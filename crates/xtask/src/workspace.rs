@@ -60,14 +60,14 @@ impl Workspace {
         self.out.join("tollgate-envoy.wasm")
     }
 
+    /// The one that also holds no requests and makes none.
+    pub fn envoy_lean_wasm(&self) -> PathBuf {
+        self.out.join("tollgate-envoy-lean.wasm")
+    }
+
     /// The one that takes compiled policies alone.
     pub fn envoy_slim_wasm(&self) -> PathBuf {
         self.out.join("tollgate-envoy-slim.wasm")
-    }
-
-    /// The one that also reads the bodies of responses.
-    pub fn envoy_full_wasm(&self) -> PathBuf {
-        self.out.join("tollgate-envoy-full.wasm")
     }
 
     /// The example of a filter with the proxy-wasm SDK.

@@ -8,12 +8,16 @@ mod render;
 mod report;
 
 use around::Judgement;
+use tollgate_policy::Surface;
+use tollgate_policy::explain::{Ability, Requirement};
 
 use crate::args::{CheckArgs, Surfaces};
 use crate::command::{self, CommandInput, FailureLevel, PolicyReport};
 use crate::error::CommandError;
+use crate::filter_modules::{self, ModuleReport};
+use crate::manager::FilterContext;
 use crate::output::Page;
-use crate::source::Finding;
+use crate::source::{Compiled, Finding};
 use crate::tenants::Tenants;
 pub(crate) use report::{Report, report};
 
@@ -32,8 +36,27 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandError> {
         let mut judgement =
             around.map(|around| Judgement::of(&compiled, around)).unwrap_or_default();
         judgement.add_to(&mut compiled);
-        Report { manager: judgement.address, ..report(compiled, &tenants) }
+        let modules = modules(&compiled, around);
+        Report { manager: judgement.address, modules, ..report(compiled, &tenants) }
     })
+}
+
+/// The modules that run the policy, where it is for Envoy alone.
+fn modules(compiled: &Compiled, around: Option<&FilterContext>) -> Vec<ModuleReport> {
+    let ([(Surface::Envoy, policy)], [Surface::Envoy], []) =
+        (&compiled.policies[..], &compiled.surfaces[..], &compiled.problems[..])
+    else {
+        return Vec::new();
+    };
+    if around.is_some_and(|around| around.in_dynamic_module) {
+        return Vec::new();
+    }
+    let named = around.map_or(&[][..], |around| &around.named);
+    let mut requirements = filter_modules::requirements(policy, named);
+    if around.is_some_and(|around| around.follows_server) {
+        requirements.push(Requirement::of_all(Ability::Following));
+    }
+    filter_modules::report(&requirements)
 }
 
 impl PolicyReport for Report {

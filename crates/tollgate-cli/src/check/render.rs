@@ -4,6 +4,7 @@
 
 use super::bill::Bill;
 use super::report::{DenyReport, EntriesReport, QuotaReport, Report, RuleReport};
+use crate::filter_modules;
 use crate::output::{self, Page};
 use crate::words;
 use tollgate_report::bill::dollars;
@@ -51,6 +52,7 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
         out.push_str("\n");
         rule_text(rule, out);
     }
+    modules_text(report, out);
     if let Some(bill) = &report.bill {
         out.push_str("\n");
         bill_text(bill, out);
@@ -62,6 +64,18 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
         out.push_str(&warning.mark(file));
         out.push_styled(output::WARNING, "warning:");
         out.push_str(&format!(" {}\n", warning.words()));
+    }
+}
+
+/// One line for each module of the filter for Envoy.
+fn modules_text(report: &Report, out: &mut Page) {
+    if !report.modules.is_empty() {
+        out.push_str("\n");
+        out.push_styled(output::HEADING, "module");
+        out.push_str("\n");
+    }
+    for line in filter_modules::lines(&report.modules) {
+        out.push_str(&format!("  {line}\n"));
     }
 }
 

@@ -9,6 +9,7 @@ use tollgate_policy::explain::{DenyRuleInWords, words};
 use tollgate_policy::{CompiledQuota, DenyRule, Policy, QuotaSet, Rule, Surface, TenantEntry};
 
 use super::bill::{Bill, bill};
+use crate::filter_modules::ModuleReport;
 use crate::source::{Compiled, Finding};
 use crate::tenants::Tenants;
 
@@ -44,6 +45,10 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) deny: Vec<DenyReport>,
     pub(super) rules: Vec<RuleReport>,
+    /// The modules of the filter, the smallest first; present when Envoy is the only requested
+    /// surface.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) modules: Vec<ModuleReport>,
     /// Present when the Worker is the only requested surface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bill: Option<Bill>,
@@ -201,6 +206,7 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         exempt: first.map(|policy| policy.explain().exempt()).unwrap_or_default(),
         deny: first.map(deny).unwrap_or_default(),
         rules: first.map(|policy| rules(policy, &surfaces)).unwrap_or_default(),
+        modules: Vec::new(),
         bill: first.filter(|_| surfaces == [Surface::Worker]).map(bill),
     }
 }

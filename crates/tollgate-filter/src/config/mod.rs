@@ -5,7 +5,7 @@
 
 use tollgate_policy::metrics::metric_label;
 use tollgate_policy::plugin::{Fleet, NamedPolicy, PolicyFrom};
-use tollgate_policy::{Group, Plugin, Policy, Rule, RuleResult, Scope, Surface};
+use tollgate_policy::{Group, Plugin, Policy, Rule, Scope, Surface};
 use tollgate_storage::table::Table;
 
 use crate::counts::directories::Directories;
@@ -16,9 +16,9 @@ mod compiled_form;
 mod document;
 pub mod routes;
 
-/// The message of the slim module for everything but a compiled policy.
+/// The message of a module that reads no documents, for everything but a compiled policy.
 const NOT_COMPILED: &str = "this module reads no documents; give it what \"tollgate compile policy.json \
-    --surface envoy --base64\" writes, or load tollgate-envoy.wasm instead of tollgate-envoy-slim.wasm";
+    --surface envoy --base64\" writes, or load tollgate-envoy.wasm";
 
 /// The message of the other modules for a cost in the body of the response.
 const NOT_READ: &str = "needs the module tollgate-envoy-full.wasm, because this one does not read the bodies of responses";
@@ -228,12 +228,8 @@ fn unread_bodies(policy: &Policy, at: &str) -> Vec<String> {
 
 /// The rules for which requests wait, one line each.
 fn delays(policy: &Policy, at: &str, why: &str) -> Vec<String> {
-    let delayed = policy.quota_sets().iter().filter_map(|set| {
-        let rule = policy.rules().get(set.rule())?;
-        let may_wait = RuleResult::over_limit(rule, set).any(|it| it == RuleResult::Delayed);
-        may_wait.then(|| format!("{at}rules[{}]: delays requests; {why}", rule.place()))
-    });
-    let mut lines: Vec<String> = delayed.collect();
+    let line = |rule: &Rule| format!("{at}rules[{}]: delays requests; {why}", rule.place());
+    let mut lines: Vec<String> = policy.delaying_rules().map(line).collect();
     lines.dedup();
     lines
 }

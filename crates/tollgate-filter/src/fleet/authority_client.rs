@@ -95,7 +95,7 @@ impl<H: Proxy> AuthorityClient<H> {
     /// Acts on the state. `act` must not make a host call: if the host called back, it would find
     /// no state.
     fn with<R>(&self, act: impl FnOnce(&mut AuthorityExchange<H>) -> R) -> Option<R> {
-        with(&self.state, |state| state.as_mut().map(act))
+        with(&self.state, |state| state.as_mut().filter(|_| H::CALLS).map(act))
     }
 
     /// Whether a lease request may be sent at `now`.

@@ -88,7 +88,7 @@ impl<H: Proxy> Follower<H> {
         scope: Vec<u8>,
         counters: &Rc<CounterBuffer<H>>,
     ) -> (Config, Option<Self>) {
-        let from = own.policy_from.clone().filter(|_| H::READS_DOCUMENTS);
+        let from = own.policy_from.clone().filter(|_| H::FOLLOWS);
         let Some(from) = from else { return (own, None) };
         let stored = LastGood::new(&scope, &from);
         let metrics = FollowMetrics::define(&own.plugin, host);

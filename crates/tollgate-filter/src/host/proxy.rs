@@ -26,9 +26,20 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     const SHARES_LEASE_WORK: bool = false;
     /// The filter's values of streams.
     type Streams<T>: StreamMap<T>;
+    /// What policies may not use, whatever the host. The compiler leaves out the code for waiting,
+    /// and that for leases and for following a server, where these are refused.
+    const UNSUPPORTED: Unsupported = Unsupported::NOTHING;
+    /// False where policies for which requests wait are refused.
+    const WAITS: bool = Self::UNSUPPORTED.waiting.is_none();
+    /// False where policies that need requests of the filter's own are refused.
+    const CALLS: bool = Self::UNSUPPORTED.calls.is_none();
+    /// False where no request is held: neither for its turn nor for an authority.
+    const HOLDS: bool = Self::WAITS || Self::CALLS;
+    /// False where no policy comes from a server.
+    const FOLLOWS: bool = Self::READS_DOCUMENTS && Self::CALLS;
     /// What policies may not use on this host.
     fn unsupported(&self) -> Unsupported {
-        Unsupported::NOTHING
+        Self::UNSUPPORTED
     }
     /// False on a thread that requests no policies from servers, because another thread of the
     /// process does. It takes up what that one stores (`Filter::take_stored_policy`).

@@ -59,6 +59,8 @@ impl<H: Proxy> Arrival<'_, H> {
                 self.record_allowed(&outcome, now);
                 Pending::Response(PendingResponse::Fields(self.policy, plan))
             }
+            // Policies for which requests wait were refused; a charge stays on the strict side.
+            Disposition::Delay(_) | Disposition::Retry(_) if !H::WAITS => self.deny(plan),
             Disposition::Delay(wait) => {
                 let held = self.hold(plan, now);
                 held.wait_until(now.saturating_add(wait), now)

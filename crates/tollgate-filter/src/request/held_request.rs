@@ -45,10 +45,11 @@ impl<H: Proxy> Pending<H> {
         match self {
             // Another filter or the host has responded, for example after a timeout: the request
             // will not reach the origin.
-            Self::Waiting(held) => {
+            Self::Waiting(held) if H::HOLDS => {
                 held.abandon();
                 Self::NOTHING
             }
+            Self::Waiting(_) => Self::NOTHING,
             Self::Response(pending) => Self::Response(pending.put_on_response(host)),
         }
     }
@@ -77,7 +78,8 @@ impl<H: Proxy> Pending<H> {
     /// The stream ends.
     pub fn end(self) {
         match self {
-            Self::Waiting(held) => held.abandon(),
+            Self::Waiting(held) if H::HOLDS => held.abandon(),
+            Self::Waiting(_) => {}
             Self::Response(pending) => pending.end(),
         }
     }

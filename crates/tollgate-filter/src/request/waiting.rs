@@ -25,6 +25,7 @@ pub type Streams = Queue<QueueKey, u32>;
 pub struct Waiting<H> {
     host: H,
     timer: Rc<Timer<H>>,
+    /// `None` where no request waits.
     queue: Cell<Option<Streams>>,
     /// The values in the gauges.
     reported: Cell<[i64; 2]>,
@@ -35,7 +36,7 @@ pub struct Waiting<H> {
 impl<H: Proxy> Waiting<H> {
     /// No request waits.
     pub fn new(host: H, timer: Rc<Timer<H>>) -> Self {
-        let queue = Some(Queue::new(Limits::default()));
+        let queue = H::WAITS.then(|| Queue::new(Limits::default()));
         Self {
             host,
             timer,
@@ -62,6 +63,9 @@ impl<H: Proxy> Waiting<H> {
     /// Acts on the queue. `act` must not make a host call: if the host called back, it would find
     /// no queue.
     pub fn with<R>(&self, act: impl FnOnce(&mut Streams) -> R) -> Option<R> {
+        if !H::WAITS {
+            return None;
+        }
         with(&self.queue, |queue| queue.as_mut().map(act))
     }
 

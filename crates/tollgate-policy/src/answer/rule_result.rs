@@ -4,6 +4,7 @@
 
 use tollgate_core::Algorithm;
 
+use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::rule::Rule;
 use crate::spec::action::Action;
@@ -30,6 +31,16 @@ pub enum RuleResult {
     Blocked,
     /// A quota of it denied and has a penalty, which runs from then on.
     Penalised,
+}
+
+impl Policy {
+    /// The rules for which requests may wait; one comes again for each tier that lets them wait.
+    pub fn delaying_rules(&self) -> impl Iterator<Item = &Rule> {
+        self.quota_sets().iter().filter_map(|set| {
+            let rule = self.rules().get(set.rule())?;
+            RuleResult::over_limit(rule, set).any(|it| it == RuleResult::Delayed).then_some(rule)
+        })
+    }
 }
 
 impl RuleResult {

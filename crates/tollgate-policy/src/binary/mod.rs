@@ -43,7 +43,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::policy::compiled::Policy;
 use crate::spec::bounds::NO_REGEXES;
-use crate::spec::coded::{Coded, shape, variants};
+use crate::spec::coded::{Coded, Reader, shape, variants};
 use crate::spec::policy::PolicySpec;
 use crate::spec::surface::Surface;
 use tollgate_storage::Bytes;
@@ -167,9 +167,9 @@ pub fn compiled_text(write: impl FnOnce(&mut Vec<u8>)) -> String {
 }
 
 /// The policy in `rest`, which must end with it.
-fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Option<Policy> {
-    let spec = PolicySpec::read(&mut rest).filter(|_| rest.0.is_empty());
-    Policy::from_spec(spec?, surface)
+fn read_last(mut rest: Reader<'_>, surface: Surface) -> Option<Policy> {
+    let spec = PolicySpec::read(&mut rest);
+    Policy::from_spec(rest.finished(spec)?, surface)
 }
 
 /// Appends a header, the output of `body`, and the checksum of both.
@@ -191,7 +191,7 @@ fn sealed(
 }
 
 /// The bytes between a valid header and a valid checksum.
-struct Whole<'a>(Bytes<'a>);
+struct Whole<'a>(Reader<'a>);
 
 /// Checks the header and the checksum of bytes that [`sealed`] wrote for `surface`.
 fn opened<'a>(
@@ -209,8 +209,9 @@ fn opened<'a>(
     let (checked, sum) = bytes.split_last_chunk().ok_or(NotCompiled::Damaged)?;
     let body = rest.0.split_last_chunk::<8>().map(|(body, _)| body);
     let is_whole = bytes.len() <= MAX_COMPILED && checksum(checked) == u64::from_le_bytes(*sum);
-    let mut rest = Bytes(body.filter(|_| is_whole).ok_or(NotCompiled::Damaged)?);
-    let compiled_for = Surface::read(&mut rest).ok_or(NotCompiled::Impossible)?;
+    let mut rest = Reader::new(body.filter(|_| is_whole).ok_or(NotCompiled::Damaged)?);
+    let compiled_for = Surface::read(&mut rest);
+    let compiled_for = rest.checked(compiled_for).ok_or(NotCompiled::Impossible)?;
     if compiled_for != surface {
         return Err(NotCompiled::OtherSurface { compiled_for, wanted: surface });
     }

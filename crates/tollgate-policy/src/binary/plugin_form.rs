@@ -155,15 +155,16 @@ impl Plugin {
     fn read_bytes(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
         if bytes.starts_with(MANY_MAGIC) {
             let Whole(mut rest) = opened(MANY_MAGIC, MANY_SHAPE, bytes, surface)?;
-            let form = ManyForm::read(&mut rest).filter(|_| rest.0.is_empty());
+            let form = ManyForm::read(&mut rest);
+            let form = rest.finished(form);
             return form.and_then(|form| form.plugin(surface)).ok_or(NotCompiled::Impossible);
         }
         if !bytes.starts_with(PLUGIN_MAGIC) {
             return Policy::read_compiled(bytes, surface).map(Self::alone);
         }
         let Whole(mut rest) = opened(PLUGIN_MAGIC, PLUGIN_SHAPE, bytes, surface)?;
-        let hash_key = Option::read(&mut rest).ok_or(NotCompiled::Impossible)?;
-        let fleet = Fleet::read(&mut rest).ok_or(NotCompiled::Impossible)?;
+        let hash_key = Option::read(&mut rest);
+        let fleet = Fleet::read(&mut rest);
         let policy = read_last(rest, surface).ok_or(NotCompiled::Impossible)?;
         Ok(Self { fleet: Some(fleet), ..Self::alone(policy) }.with_hash_key(hash_key))
     }

@@ -7,6 +7,7 @@
 mod backing;
 mod describe;
 mod dynamic_module;
+mod filter_module;
 mod keys;
 mod reads;
 mod rules;
@@ -14,6 +15,7 @@ mod trusted;
 pub mod words;
 
 pub use describe::{DenyRuleInWords, RuleInWords, TierInWords};
+pub use filter_module::{Ability, FILTER_MODULES, FilterModule, Requirement};
 pub use keys::{KeyPartInWords, KeyValue};
 pub use reads::{Read, Reader};
 pub use rules::{Applicability, Explain, RuleVerdict};

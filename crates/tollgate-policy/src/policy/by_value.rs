@@ -14,6 +14,7 @@ use crate::spec::scalar::HeaderName;
 use crate::spec::wanted::Matcher;
 use tollgate_http_syntax::address::{Cidr, Prefixes};
 use tollgate_http_syntax::header::is_credentials;
+use tollgate_http_syntax::sort::sort_numbers;
 use tollgate_http_syntax::values::{elements, trimmed};
 
 /// A kind with at most this many entries is always evaluated, which takes less time than a look-up.
@@ -169,7 +170,7 @@ impl Kind {
 #[inline]
 pub(crate) fn in_order(entries: &mut Vec<u16>) {
     if entries.len() > 1 {
-        entries.sort_unstable();
+        sort_numbers(entries);
         entries.dedup();
     }
 }

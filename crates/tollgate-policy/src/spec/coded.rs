@@ -2,8 +2,10 @@
 //!
 //! Invariant: a value has one encoding. A value that is read is written again byte for byte, so
 //! numbers have no leading zeros, flags are 0 or 1, and lists start with their number of items. Any
-//! bytes are accepted: the result is a value or `None`. Nothing here panics, and allocations are
-//! bounded by the bytes that are present, not by the lengths in them.
+//! bytes are accepted: after bytes that are not the encoding of a value, everything is read as zero
+//! and the reader has failed, which its user checks once, at the end. So no code leaves a value
+//! half-way, which would have to drop the fields before at each field. Nothing here panics, and
+//! allocations are bounded by the bytes that are present, not by the lengths in them.
 //!
 //! Numbers are written with seven bits per byte, the lowest first; the highest bit of a byte is set
 //! when more bytes follow (LEB128). Texts and lists start with their length, a variant with its
@@ -14,9 +16,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::Span;
-use tollgate_storage::Bytes;
 
 use crate::spec::bounds::MAX_VALUES;
+pub(crate) use crate::spec::reader::Reader;
 
 /// A type with an encoding in bytes.
 pub(crate) trait Coded: Sized {
@@ -27,8 +29,8 @@ pub(crate) trait Coded: Sized {
     /// Appends the value.
     fn write(&self, to: &mut Vec<u8>);
 
-    /// Reads a value from the front; `None` for bytes that are not the encoding of one.
-    fn read(from: &mut Bytes<'_>) -> Option<Self>;
+    /// Reads a value from the front; some value, of no meaning, once the reader has failed.
+    fn read(from: &mut Reader<'_>) -> Self;
 }
 
 /// The hash of names and of the shapes of the named parts, FNV-1a.
@@ -52,27 +54,31 @@ pub(crate) const fn shape(mut names: &[&str], mut parts: &[u64]) -> u64 {
     hash
 }
 
-fn number(from: &mut Bytes<'_>) -> Option<u64> {
+#[inline(never)]
+fn number(from: &mut Reader<'_>) -> u64 {
     let mut number = 0_u64;
     for place in 0..10_u32 {
-        let byte = from.u8()?;
+        let byte = from.u8();
         let bits = u64::from(byte & 0x7f);
         let shift = place.saturating_mul(7);
         let placed = bits.wrapping_shl(shift);
         // The tenth byte has one of the 64 bits.
         if placed.wrapping_shr(shift) != bits {
-            return None;
+            break;
         }
         number |= placed;
         if byte & 0x80 == 0 {
-            return (byte != 0 || place == 0).then_some(number);
+            from.require(byte != 0 || place == 0);
+            return number;
         }
     }
-    None
+    from.fail();
+    0
 }
 
-fn bytes<'a>(from: &mut Bytes<'a>) -> Option<&'a [u8]> {
-    let len = usize::try_from(number(from)?).ok()?;
+/// A length and as many bytes.
+fn bytes<'b>(from: &mut Reader<'b>) -> &'b [u8] {
+    let len = usize::read(from);
     from.take(len)
 }
 
@@ -100,8 +106,10 @@ macro_rules! numbers {
                 write_number(u64::try_from(*self).unwrap_or(u64::MAX), to);
             }
 
-            fn read(from: &mut Bytes<'_>) -> Option<Self> {
-                Self::try_from(number(from)?).ok()
+            fn read(from: &mut Reader<'_>) -> Self {
+                let read = Self::try_from(number(from));
+                from.require(read.is_ok());
+                read.unwrap_or_default()
             }
         }
     )*};
@@ -116,12 +124,10 @@ impl Coded for bool {
         to.push((*self).into());
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        match from.u8()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
+    fn read(from: &mut Reader<'_>) -> Self {
+        let byte = from.u8();
+        from.require(byte <= 1);
+        byte == 1
     }
 }
 
@@ -133,8 +139,10 @@ impl Coded for String {
         to.extend_from_slice(self.as_bytes());
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        core::str::from_utf8(bytes(from)?).ok().map(Into::into)
+    fn read(from: &mut Reader<'_>) -> Self {
+        let text = core::str::from_utf8(bytes(from));
+        from.require(text.is_ok());
+        text.unwrap_or_default().into()
     }
 }
 
@@ -147,8 +155,8 @@ impl Coded for Vec<u8> {
         to.extend_from_slice(self);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        bytes(from).map(Into::into)
+    fn read(from: &mut Reader<'_>) -> Self {
+        bytes(from).into()
     }
 }
 
@@ -160,7 +168,7 @@ impl Coded for [u8; 16] {
         to.extend_from_slice(self);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+    fn read(from: &mut Reader<'_>) -> Self {
         from.array()
     }
 }
@@ -172,8 +180,8 @@ impl Coded for Span {
         write_number(self.as_nanos(), to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        number(from).map(Self::from_nanos)
+    fn read(from: &mut Reader<'_>) -> Self {
+        Self::from_nanos(number(from))
     }
 }
 
@@ -187,8 +195,8 @@ impl<T: Coded> Coded for Option<T> {
         }
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        if bool::read(from)? { T::read(from).map(Some) } else { Some(None) }
+    fn read(from: &mut Reader<'_>) -> Self {
+        bool::read(from).then(|| T::read(from))
     }
 }
 
@@ -199,8 +207,8 @@ impl<T: Coded> Coded for Box<T> {
         T::write(self, to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        T::read(from).map(Self::new)
+    fn read(from: &mut Reader<'_>) -> Self {
+        Self::new(T::read(from))
     }
 }
 
@@ -213,8 +221,8 @@ impl<T: Coded, U: Coded> Coded for (T, U) {
         other.write(to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        Some((T::read(from)?, U::read(from)?))
+    fn read(from: &mut Reader<'_>) -> Self {
+        (T::read(from), U::read(from))
     }
 }
 
@@ -228,14 +236,18 @@ impl<T: Coded> Coded for Vec<T> {
         self.iter().for_each(|item| item.write(to));
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        let len = usize::read(from).filter(|len| *len <= MAX_VALUES)?;
+    fn read(from: &mut Reader<'_>) -> Self {
+        let len = usize::read(from);
+        from.require(len <= MAX_VALUES);
         // The length in the bytes is not trusted: the list grows with the items that are read.
         let mut items = Self::new();
         for _ in 0..len {
-            items.push(T::read(from)?);
+            if from.has_failed() {
+                break;
+            }
+            items.push(T::read(from));
         }
-        Some(items)
+        items
     }
 }
 
@@ -265,11 +277,10 @@ macro_rules! fields {
                 $(<$of as $crate::spec::coded::Coded>::write($field, to);)*
             }
 
-            fn read(from: &mut tollgate_storage::Bytes<'_>) -> Option<Self> {
-                $(let $field = <$of as $crate::spec::coded::Coded>::read(from)?;)*
-                let read = Self { $($field),* };
-                $(let check: fn(&Self) -> bool = $check; if !check(&read) { return None; })?
-                Some(read)
+            fn read(from: &mut $crate::spec::coded::Reader<'_>) -> Self {
+                let read = Self { $($field: <$of as $crate::spec::coded::Coded>::read(from)),* };
+                $(let check: fn(&Self) -> bool = $check; from.require(check(&read));)?
+                read
             }
         }
     };
@@ -300,15 +311,19 @@ macro_rules! variants {
                 }
             }
 
-            fn read(from: &mut tollgate_storage::Bytes<'_>) -> Option<Self> {
-                let read = match from.u8()? {
+            fn read(from: &mut $crate::spec::coded::Reader<'_>) -> Self {
+                let read = match from.u8() {
                     $($tag => Self::$variant
-                        $(($(<$of_ty as $crate::spec::coded::Coded>::read(from)?),*))?
-                        $({$($field: <$field_ty as $crate::spec::coded::Coded>::read(from)?),*})?,)*
-                    _ => return None,
+                        $(($(<$of_ty as $crate::spec::coded::Coded>::read(from)),*))?
+                        $({$($field: <$field_ty as $crate::spec::coded::Coded>::read(from)),*})?,)*
+                    _ => {
+                        // After a failure the variant 0 is read.
+                        from.fail();
+                        return <Self as $crate::spec::coded::Coded>::read(from);
+                    }
                 };
-                $(let check: fn(&Self) -> bool = $check; if !check(&read) { return None; })?
-                Some(read)
+                $(let check: fn(&Self) -> bool = $check; from.require(check(&read));)?
+                read
             }
         }
     };
@@ -327,10 +342,10 @@ macro_rules! wrapped {
                 <$of as $crate::spec::coded::Coded>::write(value, to);
             }
 
-            fn read(from: &mut tollgate_storage::Bytes<'_>) -> Option<Self> {
-                let read = <$of as $crate::spec::coded::Coded>::read(from)?;
-                $(let check: fn(&$of) -> bool = $check; if !check(&read) { return None; })?
-                Some(Self(read))
+            fn read(from: &mut $crate::spec::coded::Reader<'_>) -> Self {
+                let read = <$of as $crate::spec::coded::Coded>::read(from);
+                $(let check: fn(&$of) -> bool = $check; from.require(check(&read));)?
+                Self(read)
             }
         }
     )*};

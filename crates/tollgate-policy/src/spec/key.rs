@@ -364,13 +364,18 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::spec::coded::Coded;
-    use tollgate_storage::Bytes;
+    use crate::spec::coded::{Coded, Reader};
+
+    fn front(bytes: &[u8]) -> Option<KeySource> {
+        let mut reader = Reader::new(bytes);
+        let source = KeySource::read(&mut reader);
+        reader.checked(source)
+    }
 
     // Guards: a key part that has a meaning and no way to write it.
     #[test]
     fn every_part_without_a_name_is_listed() {
-        let read = |tag: u8| KeySource::read(&mut Bytes(&[tag]));
+        let read = |tag: u8| front(&[tag]);
         let plain: Vec<KeySource> = (0..=u8::MAX).filter_map(read).collect();
         assert_eq!(plain, KeySource::PLAIN);
     }
@@ -379,9 +384,9 @@ mod tests {
     // another.
     #[test]
     fn a_row_has_the_name_of_its_part() {
-        let named = |tag: u8| KeySource::read(&mut Bytes(&[tag, 1, b'x', 0]));
-        let with_mode = |tag: u8| KeySource::read(&mut Bytes(&[tag, 1, b'x', 1, 0]));
-        let with_path = |tag: u8| KeySource::read(&mut Bytes(&[tag, 2, 1, b'f', 1, b'x']));
+        let named = |tag: u8| front(&[tag, 1, b'x', 0]);
+        let with_mode = |tag: u8| front(&[tag, 1, b'x', 1, 0]);
+        let with_path = |tag: u8| front(&[tag, 2, 1, b'f', 1, b'x']);
         let part = |tag: u8| named(tag).or_else(|| with_mode(tag)).or_else(|| with_path(tag));
         let parts = (0..=u8::MAX).filter_map(part);
         let mut names = vec![];

@@ -9,6 +9,7 @@ pub(crate) mod deny;
 pub(crate) mod rule;
 pub(crate) mod values;
 pub(crate) mod coded;
+pub(crate) mod reader;
 pub(crate) mod tenant;
 pub(crate) mod quota;
 pub(crate) mod penalty;

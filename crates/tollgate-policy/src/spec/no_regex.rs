@@ -7,9 +7,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::spec::bounds::NO_REGEXES;
-use crate::spec::coded::{Coded, shape};
+use crate::spec::coded::{Reader, shape};
 use crate::spec::policy::PolicySpec;
-use tollgate_storage::Bytes;
 
 /// A regular expression: this build has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,15 +54,18 @@ impl Regex {
     }
 }
 
-/// With the shape of an expression, so that a policy without any is read.
-impl Coded for Regex {
-    const SHAPE: u64 = shape(&["regular expression"], &[]);
+impl Regex {
+    /// The shape of an expression, so that a policy without any is read.
+    pub(crate) const SHAPE: u64 = shape(&["regular expression"], &[]);
 
-    fn write(&self, _: &mut Vec<u8>) {
+    /// Appends it.
+    pub(crate) fn write(&self, _: &mut Vec<u8>) {
         match *self {}
     }
 
-    fn read(_: &mut Bytes<'_>) -> Option<Self> {
+    /// There is none to read.
+    pub(crate) const fn read(from: &mut Reader<'_>) -> Option<Self> {
+        from.fail();
         None
     }
 }

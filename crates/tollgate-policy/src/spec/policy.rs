@@ -12,7 +12,7 @@ use tollgate_core::Span;
 use crate::spec::bounds::{MAX_EXEMPT, MAX_PATH_SEGMENTS, MAX_RULES};
 use crate::spec::bounds::{MAX_SETS, MAX_SHARDS};
 use crate::spec::client_ip::{ClientAddress, Source, Trust};
-use crate::spec::coded::{Coded, fields, shape, variants};
+use crate::spec::coded::{Coded, Reader, fields, shape, variants};
 use crate::spec::conditions::Conditions;
 use crate::spec::deny::DenyRule;
 use crate::spec::jwt::{Jwk, Jwt};
@@ -27,7 +27,6 @@ use tollgate_http_syntax::alternatives::Alternatives;
 use tollgate_http_syntax::path::Pattern;
 use tollgate_http_syntax::readings::{EscapedSlashes, Paths};
 use tollgate_http_syntax::repeated::Repeated;
-use tollgate_storage::Bytes;
 
 fields! {
     /// A policy as data, with the defaults of the document filled in.
@@ -71,8 +70,8 @@ impl Coded for Fixed {
         to.extend(self.0.to_le_bytes());
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        from.array().map(u64::from_le_bytes).map(Self)
+    fn read(from: &mut Reader<'_>) -> Self {
+        Self(u64::from_le_bytes(from.array()))
     }
 }
 

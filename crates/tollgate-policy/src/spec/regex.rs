@@ -14,9 +14,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::spec::bounds::MAX_REGEX;
-use crate::spec::coded::{Coded, shape};
+use crate::spec::coded::{Coded, Reader, shape};
 use program::Program;
-use tollgate_storage::Bytes;
 
 /// A regular expression. Equal texts are equal expressions.
 #[derive(Clone, Debug)]
@@ -130,16 +129,20 @@ impl Regex {
     }
 }
 
-/// As its text.
-impl Coded for Regex {
-    const SHAPE: u64 = shape(&["regular expression"], &[]);
+/// Its encoding is its text. It is not [`Coded`], because a build without expressions reads none.
+impl Regex {
+    /// The shape of its encoding.
+    pub(crate) const SHAPE: u64 = shape(&["regular expression"], &[]);
 
-    fn write(&self, to: &mut Vec<u8>) {
+    /// Appends it.
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
         self.text.write(to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        Self::new(&String::read(from)?).ok()
+    /// Reads an expression; `None` once the reader has failed.
+    pub(crate) fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let text = String::read(from);
+        from.try_with(|_| Self::new(&text).ok())
     }
 }
 
@@ -456,7 +459,7 @@ mod tests {
         let mut bytes = vec![];
         regex.write(&mut bytes);
         assert_eq!(bytes, b"\x03^a$");
-        assert_eq!(Regex::read(&mut Bytes(&bytes)), Some(regex));
-        assert_eq!(Regex::read(&mut Bytes(b"\x02a(")), None);
+        assert_eq!(Regex::read(&mut Reader::new(&bytes)), Some(regex));
+        assert_eq!(Regex::read(&mut Reader::new(b"\x02a(")), None);
     }
 }

@@ -15,7 +15,7 @@ use crate::facts::{CertificateField, CloudflareField};
 use crate::spec::action::{Action, Delay, MAX_PRIORITIES, Mark, Reply, Text};
 use crate::spec::charging::{Charging, OnAbort, ResponseCharge, Statuses};
 use crate::spec::client_ip::Source;
-use crate::spec::coded::{Coded, fields, shape, variants, wrapped};
+use crate::spec::coded::{Coded, Reader, fields, shape, variants, wrapped};
 use crate::spec::conditions::{Condition, Conditions};
 use crate::spec::cost::Cost;
 use crate::spec::descriptor::{Entries, EntryMatcher, Form, Like, MAX_ENTRIES, WantedEntry};
@@ -38,7 +38,6 @@ use tollgate_http_syntax::alternatives::{Alternative, Alternatives};
 use tollgate_http_syntax::path::{Pattern, Segment};
 use tollgate_http_syntax::readings::EscapedSlashes;
 use tollgate_http_syntax::repeated::Repeated;
-use tollgate_storage::Bytes;
 use tollgate_storage::{read_limiter, write_limiter};
 
 wrapped! {
@@ -63,8 +62,10 @@ impl<const MIN: u32, const MAX: u32> Coded for Bounded<MIN, MAX> {
         self.0.write(to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        u32::read(from).filter(|n| (MIN..=MAX).contains(n)).map(Self)
+    fn read(from: &mut Reader<'_>) -> Self {
+        let number = u32::read(from);
+        from.require((MIN..=MAX).contains(&number));
+        Self(number)
     }
 }
 
@@ -103,7 +104,6 @@ variants!(Condition {
 } if |condition| condition.alternatives() > 0);
 
 variants!(Host { 0 => Exact(name: Vec<u8>), 1 => Suffix(name: Vec<u8>), } if |host| host.is_normal());
-variants!(Matcher { 0 => Present, 1 => Exact(value: Vec<u8>), 2 => Prefix(value: Vec<u8>), 3 => Match(regex: Regex), });
 variants!(Segment { 0 => Literal(bytes: Vec<u8>), 1 => Any, 2 => Capture(name: String), });
 fields!(Pattern { segments: Vec<Segment>, rest: bool, } if |pattern| pattern.is_normal());
 
@@ -227,8 +227,8 @@ impl<T: Coded + Alternative> Coded for Alternatives<T> {
         self.list().write(to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        Vec::read(from).map(Self::from)
+    fn read(from: &mut Reader<'_>) -> Self {
+        Self::from(Vec::read(from))
     }
 }
 
@@ -251,13 +251,18 @@ impl Coded for Cidr {
         prefix.write(to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        let address = match from.u8()? {
-            4 => IpAddr::V4(Ipv4Addr::from(from.array::<4>()?)),
-            16 => IpAddr::V6(Ipv6Addr::from(from.array::<16>()?)),
-            _ => return None,
+    fn read(from: &mut Reader<'_>) -> Self {
+        let address = match from.u8() {
+            4 => IpAddr::V4(Ipv4Addr::from(from.array::<4>())),
+            16 => IpAddr::V6(Ipv6Addr::from(from.array::<16>())),
+            _ => {
+                from.fail();
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+            }
         };
-        Self::from_parts(address, u32::read(from)?)
+        let network = Self::from_parts(address, u32::read(from));
+        from.require(network.is_some());
+        network.unwrap_or(Self::ALL_OF_IPV4)
     }
 }
 
@@ -268,7 +273,69 @@ impl Coded for Limiter {
         write_limiter(self, to);
     }
 
-    fn read(from: &mut Bytes<'_>) -> Option<Self> {
-        read_limiter(&mut from.0)
+    fn read(from: &mut Reader<'_>) -> Self {
+        from.try_with(|rest| read_limiter(&mut rest.0)).unwrap_or(CLOSED)
+    }
+}
+
+/// The limiter that is read after a failure.
+#[allow(clippy::empty_loop, reason = "it is made when this is compiled, which would not end")]
+const CLOSED: Limiter = match Limiter::closed(Span::ZERO) {
+    Ok(limiter) => limiter,
+    Err(_) => loop {},
+};
+
+/// Like a variant of any other enum, but an expression may be one that this build does not have.
+impl Coded for Matcher {
+    const SHAPE: u64 = shape(
+        &["Present", "0", "Exact", "1", "Prefix", "2", "Match", "3"],
+        &[<Vec<u8>>::SHAPE, <Vec<u8>>::SHAPE, Regex::SHAPE],
+    );
+
+    fn write(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Present => to.push(0),
+            Self::Exact(value) => {
+                to.push(1);
+                value.write(to);
+            }
+            Self::Prefix(value) => {
+                to.push(2);
+                value.write(to);
+            }
+            Self::Match(regex) => {
+                to.push(3);
+                regex.write(to);
+            }
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Self {
+        match from.u8() {
+            0 => Self::Present,
+            1 => Self::Exact(Vec::read(from)),
+            2 => Self::Prefix(Vec::read(from)),
+            3 => Regex::read(from).map_or(Self::Present, Self::Match),
+            _ => {
+                from.fail();
+                Self::Present
+            }
+        }
+    }
+}
+
+/// Like any other option.
+impl Coded for Option<Regex> {
+    const SHAPE: u64 = shape(&["optional"], &[Regex::SHAPE]);
+
+    fn write(&self, to: &mut Vec<u8>) {
+        to.push(self.is_some().into());
+        if let Some(regex) = self {
+            regex.write(to);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Self {
+        if bool::read(from) { Regex::read(from) } else { None }
     }
 }

@@ -243,13 +243,9 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
 
 fn sizes(workspace: &Workspace) -> Result<String> {
     let mut table = Table::new("Sizes", &["module", "bytes", "gzipped"]);
-    let products = [
-        ("Envoy filter", workspace.envoy_wasm()),
-        ("Envoy filter, slim", workspace.envoy_slim_wasm()),
-        ("Envoy filter, full", workspace.envoy_full_wasm()),
-        ("Worker", workspace.worker_dir().join(build::worker::WASM)),
-    ];
-    for (name, file) in products {
+    let modules = build::envoy::MODULES.map(|module| (module, workspace.out.join(module)));
+    let worker = ("the Worker", workspace.worker_dir().join(build::worker::WASM));
+    for (name, file) in modules.into_iter().chain([worker]) {
         let (raw, zipped) = build::product::sizes(&file)?;
         table.row([name.to_owned(), grouped(raw), grouped(zipped)]);
     }

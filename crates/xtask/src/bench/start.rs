@@ -24,6 +24,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::{path::PathBuf, time::Instant};
 use tollgate_policy::Surface;
+use tollgate_policy::explain::{Ability, FILTER_MODULES};
 
 /// One module, with its configuration.
 struct Row {
@@ -61,12 +62,16 @@ fn rows(workspace: &Workspace) -> Result<Vec<Row>> {
     let compiled = json!({"compiled": compiled.to_compiled_text()});
     let row =
         |label, module, configuration| Row { label, module, configuration, starts: Vec::new() };
-    Ok(vec![
+    let mut rows = vec![
         row("no filter", None, Value::Null),
         row("an empty module", Some(noop::write(workspace)?), json!({})),
-        row("the slim module", Some(workspace.envoy_slim_wasm()), compiled),
-        row("the default module", Some(workspace.envoy_wasm()), document),
-    ])
+    ];
+    rows.extend(FILTER_MODULES.iter().map(|module| {
+        let reads = module.has(Ability::Documents);
+        let configuration = if reads { &document } else { &compiled };
+        row(module.file, Some(workspace.out.join(module.file)), configuration.clone())
+    }));
+    Ok(rows)
 }
 
 fn start(workspace: &Workspace, row: &Row) -> Result<Start> {
@@ -91,12 +96,16 @@ fn table(rows: &[Row], rounds: u32) -> Result<Table> {
         "first response, ms",
         "over no filter",
         "CPU, ms",
+        "over no filter",
         "resident, MiB",
     ];
     let mut table = Table::new("Envoy: start", &heading);
     let all = |row: &Row, of: fn(&Start) -> f64| row.starts.iter().map(of).collect::<Vec<f64>>();
     let clock = |row: &Row| all(row, |it| it.clock_ms);
-    let Some(none) = rows.first().map(clock) else { return Ok(table) };
+    let cpu = |row: &Row| all(row, |it| it.cpu_ms);
+    let Some((none, none_cpu)) = rows.first().map(|row| (clock(row), cpu(row))) else {
+        return Ok(table);
+    };
     for row in rows {
         let sizes = row.module.as_ref().map(|module| product::sizes(module)).transpose()?;
         let (bytes, zipped) = sizes
@@ -107,7 +116,8 @@ fn table(rows: &[Row], rounds: u32) -> Result<Table> {
             zipped,
             figure(median(&clock(row)), 0),
             figure(paired_difference(&clock(row), &none), 0),
-            figure(median(&all(row, |it| it.cpu_ms)), 0),
+            figure(median(&cpu(row)), 0),
+            figure(paired_difference(&cpu(row), &none_cpu), 0),
             figure(median(&all(row, |it| it.resident_mib)), 0),
         ]);
     }
@@ -131,6 +141,6 @@ mod tests {
             row("other", vec![start(190.0), start(200.0), start(300.0)]),
         ];
         let text = table(&rows, 3).unwrap().markdown();
-        assert!(text.contains("| other |  |  | 200 | 100 | 1 | 64 |"), "{text}");
+        assert!(text.contains("| other |  |  | 200 | 100 | 1 | 0 | 64 |"), "{text}");
     }
 }

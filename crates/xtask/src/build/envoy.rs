@@ -13,6 +13,7 @@ use crate::{
     workspace::Workspace,
 };
 use std::path::PathBuf;
+use tollgate_policy::explain::FILTER_MODULES;
 
 /// The callbacks that Envoy may call, one name per line; stored next to the callbacks, in the
 /// sources of the filter.
@@ -23,9 +24,9 @@ const EXPORTS_FULL: &str = "crates/tollgate-envoy/src/exports_full.txt";
 /// Those of the example.
 const EXPORTS_EXAMPLE: &str = "examples/proxy-wasm-filter/exports.txt";
 
-/// The shipped modules, in target/tollgate.
-pub const MODULES: [&str; ALL.len()] = [FILTER.file, SLIM.file, FULL.file];
-pub const ALL: [&Module; 3] = [&FILTER, &SLIM, &FULL];
+/// The shipped modules, in target/tollgate, the smallest first.
+pub const ALL: [&Module; FILTER_MODULES.len()] = [&LEAN, &SLIM, &FILTER, &FULL];
+pub const MODULES: [&str; ALL.len()] = [LEAN.file, SLIM.file, FILTER.file, FULL.file];
 
 /// How a module is compiled.
 pub struct Module {
@@ -40,24 +41,37 @@ pub struct Module {
     folder: &'static str,
 }
 
-const FILTER: Module = Module {
-    file: "tollgate-envoy.wasm",
+const FILES: [&str; FILTER_MODULES.len()] = {
+    let [lean, slim, filter, full] = &FILTER_MODULES;
+    [lean.file, slim.file, filter.file, full.file]
+};
+
+/// It holds no requests and makes none.
+pub const LEAN: Module = Module {
+    file: FILES[0],
+    package: "tollgate-envoy",
+    features: &["--no-default-features"],
+    exports: &[EXPORTS],
+    folder: "lean",
+};
+/// It reads only compiled policies.
+pub const SLIM: Module = Module {
+    file: FILES[1],
+    package: "tollgate-envoy",
+    features: &["--no-default-features", "--features", "waiting,calls"],
+    exports: &[EXPORTS],
+    folder: "slim",
+};
+pub const FILTER: Module = Module {
+    file: FILES[2],
     package: "tollgate-envoy",
     features: &[],
     exports: &[EXPORTS],
     folder: "",
 };
-/// It reads only compiled policies.
-const SLIM: Module = Module {
-    file: "tollgate-envoy-slim.wasm",
-    package: "tollgate-envoy",
-    features: &["--no-default-features"],
-    exports: &[EXPORTS],
-    folder: "slim",
-};
 /// It also reads the bodies and trailers of responses, and has regular expressions.
 pub const FULL: Module = Module {
-    file: "tollgate-envoy-full.wasm",
+    file: FILES[3],
     package: "tollgate-envoy",
     features: &["--features", "body,regex"],
     exports: &[EXPORTS, EXPORTS_FULL],

@@ -18,6 +18,7 @@ use crate::{
     },
     workspace::Workspace,
 };
+use std::path::Path;
 
 /// The tests of the filter as the wasm module, without those that run in the dynamic module alone.
 pub fn wasm(workspace: &Workspace) -> Result<()> {
@@ -64,7 +65,25 @@ pub(super) const ALL_DECISIONS: &str = "envoy_cases::every_case_in_the_module";
 
 /// Tests of the filter, of the module that takes compiled policies alone.
 pub fn slim(workspace: &Workspace) -> Result<()> {
-    of_slim(workspace, "envoy", &OF_SLIM)
+    in_wasm(workspace, &workspace.envoy_slim_wasm(), "envoy", &OF_SLIM)
+}
+
+/// The tests of the lean module: what it refuses, and that all else goes on without the code for
+/// waiting and for calls, through each callback and at the end of streams and configurations.
+pub(super) const OF_LEAN: [&str; 8] = [
+    "envoy_answers::a_refusal_says_what_the_draft_says",
+    "envoy_charging::every_place_of_a_success_comes_back",
+    "envoy_compiled::a_compiled_policy_is_taken_in_every_form",
+    "envoy_compiled::what_the_lean_module_cannot_do_is_refused_by_name",
+    "envoy_concurrency::no_more_than_the_limit_run_at_once_and_every_end_frees_one",
+    "envoy_config::a_reload_keeps_the_counts",
+    "envoy_exact::a_hot_key_is_exact_with_four_workers",
+    "envoy_routes::a_route_has_the_policy_that_it_names",
+];
+
+/// Tests of the filter, of the smallest module.
+pub fn lean(workspace: &Workspace) -> Result<()> {
+    in_wasm(workspace, &workspace.envoy_lean_wasm(), "envoy", &OF_LEAN)
 }
 
 /// The tests of the dynamic module: what depends on its host. Rules, algorithms and formats are the
@@ -296,17 +315,19 @@ pub(super) const OF_EXAMPLE: [&str; 11] = [
 
 /// Tests of the filter, in a filter with the SDK.
 pub fn example(workspace: &Workspace) -> Result<()> {
-    second_try::run(workspace, Tests::Named(&OF_EXAMPLE), || {
-        let mut command = tests_of(workspace, CURRENT, &["envoy"]);
-        command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_example_wasm());
-        command
-    })
+    in_wasm(workspace, &workspace.envoy_example_wasm(), "envoy", &OF_EXAMPLE)
 }
 
-pub(super) fn of_slim(workspace: &Workspace, target: &str, tests: &[&str]) -> Result<()> {
+/// Runs these tests of one target in this module of wasm.
+pub(super) fn in_wasm(
+    workspace: &Workspace,
+    module: &Path,
+    target: &str,
+    tests: &[&str],
+) -> Result<()> {
     second_try::run(workspace, Tests::Named(tests), || {
         let mut command = tests_of(workspace, CURRENT, &[target]);
-        command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_slim_wasm());
+        command.env("TOLLGATE_ENVOY_WASM", module);
         command
     })
 }

@@ -92,6 +92,7 @@ const STEPS: &[Step] = &[
     patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     patient("envoy", "end to end, the slim module", END_TO_END, envoy_modules::slim),
+    patient("envoy", "end to end, the lean module", END_TO_END, envoy_modules::lean),
     patient("envoy", "end to end, the dynamic module", MODULE, envoy_modules::module),
     patient("envoy", "end to end, a filter with the SDK", END_TO_END, envoy_modules::example),
     paged("browser", "the playground in Chromium", PLAYGROUND, browser::test),
@@ -223,6 +224,7 @@ mod tests {
         let named = older_envoys::TESTS.iter().chain(older_envoys::ALSO_DEEP);
         for name in named
             .chain(&envoy_modules::OF_SLIM)
+            .chain(&envoy_modules::OF_LEAN)
             .chain(&envoy_modules::OF_MODULE)
             .chain(&envoy_modules::OF_MODULE_ON_AARCH64)
             .chain(&envoy_modules::IN_MODULE_ALONE)

@@ -121,7 +121,7 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)?;
     build::server::build(workspace, "tollgate-server")?;
     e2e(workspace, |name| name.contains("fleet"), Tests::All)?;
-    envoy_modules::of_slim(workspace, FLEET_LEASES, &FLEET_OF_SLIM)?;
+    envoy_modules::in_wasm(workspace, &workspace.envoy_slim_wasm(), FLEET_LEASES, &FLEET_OF_SLIM)?;
     build::build(workspace, Product::Module)?;
     envoy_modules::calls_of_module(workspace)
 }
