@@ -283,7 +283,8 @@ impl<M: Module> SharedData for Host<M> {
 
 impl<M: Module> Calls for Host<M> {
     fn call(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
-        let HttpCall { cluster, headers, body, timeout_ms } = call;
+        // The host keeps the whole body until the response was handed over.
+        let HttpCall { cluster, headers, body, timeout_ms, most_body: _ } = call;
         let trailers = 0_u32.to_le_bytes(); // an empty map
         let mut number = 0;
         // SAFETY: the host reads all of them during the call and writes four bytes to `number`.
