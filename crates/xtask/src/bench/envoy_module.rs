@@ -55,7 +55,7 @@ const NO_BODY: f64 = 1.68;
 const MORE: f64 = 1.02;
 
 /// The dynamic module with a policy, whose counts are found by `name`.
-fn filter(module: &Path, name: &str, policy: &Value) -> Value {
+pub(super) fn filter(module: &Path, name: &str, policy: &Value) -> Value {
     json!({
         "name": "tollgate",
         "typed_config": {

@@ -130,7 +130,7 @@ pub const ALL: [Part; 13] = [
     Part {
         name: "start",
         needs: &[&tools::ENVOY],
-        products: &[Product::Envoy],
+        products: &[Product::Envoy, Product::Module],
         measure: |workspace, options| {
             let starts = start::measure(workspace, options.effort)?;
             Ok(format!("{starts}\n{}", reload::measure(workspace)?))

@@ -1,14 +1,15 @@
 //! Envoy: how long it takes from nothing to its first response with each module, and how much
-//! memory it has then. V8 compiles all of a module before.
+//! memory it has then. V8 compiles all of a wasm module before.
 //!
-//! Invariant: a start is a new Envoy with one worker; the rows differ in the module and in nothing
+//! Invariant: a start is a new Envoy with one worker; the rows differ in the filter and in nothing
 //! else and take turns. CPU time holds on a busy machine, the time on the clock only on an idle
 //! one.
 
 use super::{
     cpu,
     effort::Effort,
-    envoy::{bootstrap, policy, wasm},
+    envoy::{PLENTY, bootstrap, native_per_client, policy, wasm},
+    envoy_module,
     figures::{Table, figure, grouped, median, paired_difference},
     noop,
 };
@@ -26,11 +27,12 @@ use std::{path::PathBuf, time::Instant};
 use tollgate_policy::Surface;
 use tollgate_policy::explain::{Ability, FILTER_MODULES};
 
-/// One module, with its configuration.
+/// One filter.
 struct Row {
     label: &'static str,
+    /// The file of its module, if it has one.
     module: Option<PathBuf>,
-    configuration: Value,
+    filter: Option<Value>,
     /// The duration of each start.
     starts: Vec<Start>,
 }
@@ -60,24 +62,31 @@ fn rows(workspace: &Workspace) -> Result<Vec<Row>> {
     let compiled = tollgate_language::compile_plugin(&document.to_string(), Surface::Envoy);
     let compiled = compiled.or_problem("cannot compile a policy", "correct it")?;
     let compiled = json!({"compiled": compiled.to_compiled_text()});
-    let row =
-        |label, module, configuration| Row { label, module, configuration, starts: Vec::new() };
+    let row = |label, module, filter| Row { label, module, filter, starts: Vec::new() };
+    let in_wasm = |label, module: PathBuf, configuration: &Value| {
+        let filter = wasm(&module, "start", configuration);
+        row(label, Some(module), Some(filter))
+    };
+    let bucket = json!({"max_tokens": PLENTY, "tokens_per_fill": PLENTY, "fill_interval": "1s"});
+    let module = workspace.envoy_module();
+    let dynamic = envoy_module::filter(&module, "start", &document);
     let mut rows = vec![
-        row("no filter", None, Value::Null),
-        row("an empty module", Some(noop::write(workspace)?), json!({})),
+        row("no filter", None, None),
+        row("native, per client", None, Some(native_per_client(&bucket))),
+        row("the dynamic module", Some(module), Some(dynamic)),
+        in_wasm("an empty module", noop::write(workspace)?, &json!({})),
     ];
     rows.extend(FILTER_MODULES.iter().map(|module| {
         let reads = module.has(Ability::Documents);
         let configuration = if reads { &document } else { &compiled };
-        row(module.file, Some(workspace.out.join(module.file)), configuration.clone())
+        in_wasm(module.file, workspace.out.join(module.file), configuration)
     }));
     Ok(rows)
 }
 
 fn start(workspace: &Workspace, row: &Row) -> Result<Start> {
     let port = free_port()?;
-    let filter = row.module.as_ref().map(|module| wasm(module, "start", &row.configuration));
-    let config = bootstrap(port, filter).to_string();
+    let config = bootstrap(port, row.filter.clone()).to_string();
     let options = Options { name: "start", config, ready: (port, "/"), concurrency: 1 };
     let begun = Instant::now();
     let server = envoy::start(workspace, options)?;
@@ -135,7 +144,7 @@ mod tests {
     #[test]
     fn the_first_row_is_what_the_others_are_compared_with() {
         let start = |clock_ms| Start { clock_ms, cpu_ms: 1.0, resident_mib: 64.0 };
-        let row = |label, starts| Row { label, module: None, configuration: Value::Null, starts };
+        let row = |label, starts| Row { label, module: None, filter: None, starts };
         let rows = [
             row("no filter", vec![start(90.0), start(100.0), start(190.0)]),
             row("other", vec![start(190.0), start(200.0), start(300.0)]),
