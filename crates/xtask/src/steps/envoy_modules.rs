@@ -147,7 +147,7 @@ pub(super) const OF_MODULE: [&str; 51] = [
 /// Tests of what all modules share behind the host: rules, algorithms, fields, formats. With the
 /// dynamic module Envoy starts in a twentieth of the time that it takes with the wasm module, so
 /// they run there alone, and in the wasm module in the deep step.
-pub(super) const IN_MODULE_ALONE: [&str; 55] = [
+pub(super) const IN_MODULE_ALONE: [&str; 54] = [
     "envoy_charging::parallel_guesses_are_bounded_by_held_places",
     "envoy_concurrency::a_client_reads_how_many_may_run_and_no_time",
     "envoy_concurrency::a_request_is_counted_for_as_long_as_it_runs",
@@ -178,7 +178,6 @@ pub(super) const IN_MODULE_ALONE: [&str; 55] = [
     "envoy_migrate::fields_that_the_example_lacks_become_what_the_document_says",
     "envoy_migrate::refusals_say_the_same",
     "envoy_origins::a_wrong_policy_is_found",
-    "envoy_origins::nginx_serves_nothing_uncounted",
     "envoy_origins::one_thing_has_one_count_at_every_origin",
     "envoy_policy::a_refusal_of_ones_own",
     "envoy_policy::a_rule_may_be_for_one_route",
