@@ -314,25 +314,3 @@ fn check_text(envoy: &Envoy) {
     let unknown: Vec<&str> = said.lines().filter(|line| !is_known(line)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
-
-// Guards: a worker that only denies, and never reports the keys, because no stream stays open by
-// which it could be woken.
-#[test]
-fn a_worker_that_only_denies_reports_the_keys() {
-    const SECOND_NS: u64 = 1_000_000_000;
-    let policy = json!({"version": 1, "rules": [{
-        "name": "closed", "key": [{"header": "x-key"}],
-        "quotas": [{"limit": 1, "window": "1d", "algorithm": "fixed-window"}],
-    }]});
-    let mut setup = Setup::policy(1, &policy);
-    setup.clock_ns = Some(1_000 * SECOND_NS);
-    let envoy = setup.start();
-    let mut client = envoy.client();
-    let mut send = || client.send(&Request::get("/").header("x-key", "a")).status;
-    assert_eq!([send(), send(), send()], [200, 429, 429]);
-    envoy.set_clock(1_061 * SECOND_NS);
-    wait_until("the line", READY_WITHIN, || {
-        assert_eq!(send(), 429);
-        envoy.server.log().contains("rule=closed pk=").then_some(())
-    });
-}

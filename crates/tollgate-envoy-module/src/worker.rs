@@ -79,13 +79,7 @@ impl Worker {
                 if self.context.streams.borrow().is_empty() {
                     self.sleep();
                 }
-                // A stream that was answered ends at once, so it is no carrier. The next request
-                // looks whether something was due meanwhile.
-                let is_open = |open: Open| !open.is_answered;
-                let remains = stream == 0 || self.context.open(stream).is_some_and(is_open);
-                if remains || self.carrier.get().is_some() {
-                    self.arm();
-                }
+                self.arm();
             }
             self.depth.set(self.depth.get().saturating_sub(1));
             result
@@ -182,10 +176,6 @@ impl Worker {
     pub(crate) fn request(&self, id: u32) -> Flow {
         let Some(open) = self.context.open(id) else { return Flow::Continue };
         self.context.metrics.hand_over(Target::Stream(open.stream), open.configuration);
-        let is_due = |root: &Root| root.tick.is_some_and(|(at, _)| at <= open.since);
-        if self.carrier.get().is_none() && self.context.roots.borrow().iter().any(is_due) {
-            self.tick();
-        }
         self.take_stored(open.root);
         if !self.context.roots.borrow().iter().any(|root| root.id == open.root && root.is_ready) {
             self.run(id, |_| self.context.queue(id, |it| it.fill(Reply::overloaded())));

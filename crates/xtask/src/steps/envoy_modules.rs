@@ -90,7 +90,7 @@ pub fn lean(workspace: &Workspace) -> Result<()> {
 /// same code in all modules. Left out: what it refuses (nested metadata, claims), what a wasm host
 /// alone has (traps, images, several machines), and the gauges of memory. Its calls to clusters are
 /// [`CALLS_OF_MODULE`].
-pub(super) const OF_MODULE: [&str; 51] = [
+pub(super) const OF_MODULE: [&str; 50] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
@@ -137,7 +137,6 @@ pub(super) const OF_MODULE: [&str; 51] = [
     "envoy_priority::who_pays_goes_first",
     "envoy_routes::a_route_has_the_policy_that_it_names",
     "envoy_routes::lines_of_policies_are_apart",
-    "envoy_seen::a_worker_that_only_denies_reports_the_keys",
     "envoy_succession::a_policy_changes_during_an_attack_on_four_workers",
     "envoy_succession::no_request_is_admitted_twice_across_a_reload",
     "envoy_waiting::a_request_with_a_body_waits_too",
