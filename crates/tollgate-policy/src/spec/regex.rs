@@ -129,7 +129,7 @@ impl Regex {
     }
 }
 
-/// Its encoding is its text. It is not [`Coded`], because a build without expressions reads none.
+/// Its encoding is its text. It is not `Coded`, because a build without expressions reads none.
 impl Regex {
     /// The shape of its encoding.
     pub(crate) const SHAPE: u64 = shape(&["regular expression"], &[]);
