@@ -2,9 +2,7 @@
 //!
 //! `entries KIND COUNT DECISIONS` prints nanoseconds per decision. KIND names the entries of which
 //! there are COUNT: see `policy` below. `cargo xtask bench policy` runs it with one and with a
-//! thousand, and counts instructions. It stores nothing and asserts nothing about time. The example
-//! `lookup` measures rules by path and host; it is separate so that its exact counts contain
-//! nothing of this one.
+//! thousand, and counts instructions. It stores nothing and asserts nothing about time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -22,24 +20,41 @@ use std::time::Instant;
 
 use tollgate_policy::{Directory, Facts, Plan, Policy, Surface, Timestamp};
 
-/// Target, value of the header `x-plan`, and client.
-struct Request(String, String, IpAddr);
+struct Request {
+    target: String,
+    host: String,
+    /// The value of the header `x-plan`.
+    plan: String,
+    client: IpAddr,
+}
+
+impl Request {
+    /// To which the entry with this number applies, if one does.
+    fn of(i: u32) -> Self {
+        Self {
+            target: format!("/v1/users/{i}"),
+            host: format!("h{i}.example.com"),
+            plan: format!("v{i}"),
+            client: Ipv4Addr::new(10, (i / 256) as u8, (i % 256) as u8, 1).into(),
+        }
+    }
+}
 
 impl Facts for Request {
     fn method(&self) -> Cow<'_, [u8]> {
         b"GET"[..].into()
     }
     fn target(&self) -> Cow<'_, [u8]> {
-        self.0.as_bytes().into()
+        self.target.as_bytes().into()
     }
     fn host(&self) -> Cow<'_, [u8]> {
-        b"example.com"[..].into()
+        self.host.as_bytes().into()
     }
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        (name == "x-plan").then(|| self.1.as_bytes().into())
+        (name == "x-plan").then(|| self.plan.as_bytes().into())
     }
     fn peer(&self) -> Option<IpAddr> {
-        Some(self.2)
+        Some(self.client)
     }
 }
 
@@ -50,6 +65,10 @@ fn each(count: u32, text: impl Fn(u32) -> String) -> String {
 
 fn quotas(limit: u32) -> String {
     format!(r#""quotas": [{{"limit": {limit}, "window": "1s"}}]"#)
+}
+
+fn path(i: u32) -> String {
+    format!(r#""paths": ["/v1/users/{i}"]"#)
 }
 
 fn header(i: u32) -> String {
@@ -105,6 +124,9 @@ fn tiers(count: u32, tier: impl Fn(u32) -> String) -> String {
 /// A document with `count` entries of this type, without its version.
 fn policy(kind: &str, count: u32) -> String {
     match kind {
+        "paths" => rules(count, path),
+        "prefixes" => rules(count, |i| format!(r#""paths": ["/v1/users/{i}/**"]"#)),
+        "hosts" => rules(count, |i| format!(r#""hosts": ["h{i}.example.com"]"#)),
         "headers" => rules(count, header),
         "networks" => rules(count, |i| format!(r#""client_cidrs": [{}]"#, network(i))),
         "values" => {
@@ -125,7 +147,7 @@ fn policy(kind: &str, count: u32) -> String {
         "denied" => after_deny(&deny(0, &each(count, network))),
         "new" | "together" => of_one_key(count, 1_000_000, |_| String::new()),
         "used" | "unknown" | "carried" => {
-            of_one_key(count, 1_000_000, |i| format!(r#""when": {{"paths": ["/v1/users/{i}"]}},"#))
+            of_one_key(count, 1_000_000, |i| format!(r#""when": {{{}}},"#, path(i)))
         }
         other => panic!("there is no kind {other}"),
     }
@@ -152,9 +174,7 @@ fn main() {
     let [kind, count, decisions] = &words[..] else { panic!("entries KIND COUNT DECISIONS") };
     let (count, decisions): (u32, u32) = (count.parse().unwrap(), decisions.parse().unwrap());
     let policy = compile(&policy(kind, count));
-    let last = count - 1;
-    let client = Ipv4Addr::new(10, (last / 256) as u8, (last % 256) as u8, 1);
-    let request = Request(format!("/v1/users/{last}"), format!("v{last}"), client.into());
+    let request = Request::of(count - 1);
     let (mut known, mut before) = (Directory::default(), None);
     match kind.as_str() {
         "used" | "together" => before = Some(stored(count, 1_000_000, &request).1),
