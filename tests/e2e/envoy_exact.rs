@@ -30,7 +30,8 @@ fn race(envoy: &Envoy, clients: &mut [Client], header: &str) -> BTreeMap<usize, 
     admitted_per_key
 }
 
-fn fresh_keys_are_exact(workers: u32) {
+#[test]
+fn fresh_keys_are_exact_with_four_workers() {
     let rule = |name: &str, limit: u32| {
         json!({
             "name": name,
@@ -41,30 +42,21 @@ fn fresh_keys_are_exact(workers: u32) {
         })
     };
     let policy = json!({"version": 1, "rules": [rule("one", 1), rule("five", 5)]});
-    let envoy = Setup::policy(workers, &policy).start();
+    let envoy = Setup::policy(4, &policy).start();
     let mut clients = envoy.clients(CONNECTIONS);
     assert_eq!(race(&envoy, &mut clients, "x-one"), BTreeMap::from([(1, KEYS)]));
     assert_eq!(race(&envoy, &mut clients, "x-five"), BTreeMap::from([(5, KEYS)]));
 }
 
-#[test]
-fn fresh_keys_are_exact_with_two_workers() {
-    fresh_keys_are_exact(2);
-}
-
-#[test]
-fn fresh_keys_are_exact_with_four_workers() {
-    fresh_keys_are_exact(4);
-}
-
 /// One key in every request: 20,000 requests, 1,000 allowed, not one more or less.
-fn a_hot_key_is_exact(workers: u32) {
+#[test]
+fn a_hot_key_is_exact_with_four_workers() {
     const CLIENTS: usize = 16;
     const REQUESTS: usize = 20_000;
     let policy = json!({"version": 1, "rules": [{
         "name": "hot", "key": [], "quotas": [{"name": "hot", "limit": 1000, "window": "1d"}],
     }]});
-    let envoy = Setup::policy(workers, &policy).start();
+    let envoy = Setup::policy(4, &policy).start();
     let admitted: usize = thread::scope(|scope| {
         let one_client = || {
             let mut client = envoy.client();
@@ -77,16 +69,6 @@ fn a_hot_key_is_exact(workers: u32) {
     assert_eq!(admitted, 1_000);
     assert_eq!(envoy.decisions("hot", "allowed"), 1_000);
     assert_eq!(envoy.decisions("hot", "denied"), 19_000);
-}
-
-#[test]
-fn a_hot_key_is_exact_with_two_workers() {
-    a_hot_key_is_exact(2);
-}
-
-#[test]
-fn a_hot_key_is_exact_with_four_workers() {
-    a_hot_key_is_exact(4);
 }
 
 /// Many rules by one key: its value has few of their records, and workers add others at the same

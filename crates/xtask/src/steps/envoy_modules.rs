@@ -40,7 +40,7 @@ pub(super) const OF_SLIM: [&str; 19] = [
     "envoy_compiled::what_is_no_policy_of_this_module_is_refused_in_words",
     "envoy_config::a_reload_keeps_the_counts",
     "envoy_exact::a_hot_key_is_exact_with_four_workers",
-    "envoy_exact::fresh_keys_are_exact_with_two_workers",
+    "envoy_exact::fresh_keys_are_exact_with_four_workers",
     "envoy_jwt::users_are_counted_by_a_verified_claim",
     "envoy_module::a_denial_is_repeated_from_memory_and_exactly",
     "envoy_module::a_lost_race_gives_back_what_was_committed",
