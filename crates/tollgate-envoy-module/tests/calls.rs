@@ -11,7 +11,7 @@
 )]
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +21,9 @@ use tollgate_policy::{Policy, Surface};
 use tollgate_storage::{Counts, LeaseKey, LeaseQuestion, LeaseReply};
 use tollgate_test_support::Random;
 
-use crate::envoy::main_thread::{CANNOT_CREATE, Callout, NO_CLUSTER, SENT, set_offers, set_result};
+use crate::envoy::main_thread::{
+    CANNOT_CREATE, Callout, NO_CLUSTER, SENT, during_call, set_offers, set_result,
+};
 use crate::envoy::{self, Configuration, Stream};
 
 /// A stream on the thread of its worker.
@@ -40,6 +42,7 @@ impl Of {
 }
 
 /// A thread of Envoy.
+#[derive(Clone)]
 struct Worker(Sender<Box<dyn FnOnce() + Send>>);
 
 impl Worker {
@@ -51,9 +54,14 @@ impl Worker {
 
     /// Does this on its thread.
     fn run<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> T {
+        received(&self.start(act))
+    }
+
+    /// Begins to do this on its thread.
+    fn start<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (done, result) = channel();
         self.0.send(Box::new(move || done.send(act()).unwrap())).unwrap();
-        result.recv_timeout(Duration::from_secs(30)).expect("the worker does not return")
+        result
     }
 
     /// A request begins; true when it continues at once.
@@ -85,15 +93,22 @@ impl Worker {
     }
 
     fn field(&self, configuration: &'static Configuration) -> String {
-        self.run(move || {
-            let stream = configuration.open(Stream::get(&[("x-key", "a")]));
-            let is_allowed = stream.request() == 0;
-            stream.response();
-            stream.end();
-            let policy = stream.response_header("ratelimit-policy");
-            if is_allowed { policy.unwrap_or_default() } else { "denied".into() }
-        })
+        self.run(move || field(configuration))
     }
+}
+
+/// The field that shows the policy of a request of this thread.
+fn field(configuration: &Configuration) -> String {
+    let stream = configuration.open(Stream::get(&[("x-key", "a")]));
+    let is_allowed = stream.request() == 0;
+    stream.response();
+    stream.end();
+    let policy = stream.response_header("ratelimit-policy");
+    if is_allowed { policy.unwrap_or_default() } else { "denied".into() }
+}
+
+fn received<T>(result: &Receiver<T>) -> T {
+    result.recv_timeout(Duration::from_secs(30)).expect("another thread does not go on")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,6 +270,47 @@ fn a_worker_whose_last_stream_ends_leaves_its_work_to_the_main_thread() {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(returned, "nothing is returned");
+}
+
+// Guards: a lease that is lost, because its response goes to a worker that has handed the call over.
+#[test]
+fn work_is_handed_over_while_the_main_thread_sends_its_call() {
+    let more = r#""scope": "fleet", "lease": "4s", "on_failure": "deny","#;
+    let mut fleet = Fleet::new("sending", more, 1_000, "10s");
+    let worker = Worker::new();
+    let mut is_sent = false;
+    for _ in 0..1_000 {
+        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
+        if is_allowed {
+            // The last stream of the worker ends while its call in advance is being sent.
+            let (other, (ended, has_ended)) = (worker.clone(), channel());
+            during_call(move || {
+                other.end(stream);
+                ended.send(()).unwrap();
+            });
+            fleet.configuration.run_main();
+            is_sent = has_ended.try_recv().is_ok();
+            if is_sent {
+                break;
+            }
+        } else {
+            fleet.answer_all();
+            assert_eq!(worker.outcome(stream), Outcome::Continues);
+        }
+        worker.end(stream);
+    }
+    assert!(is_sent, "it never asks in advance");
+    fleet.answer_all();
+    // If the lease were lost, later requests would wait for a response that has come.
+    for i in 0..200 {
+        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
+        if !is_allowed {
+            fleet.answer_all();
+            assert_eq!(worker.outcome(stream), Outcome::Continues, "{i}");
+        }
+        worker.end(stream);
+        fleet.answer_all();
+    }
 }
 
 // Guards: a worker that decides its first request after hours on a policy of then.

@@ -46,6 +46,13 @@ thread_local! {
     /// False for an Envoy that offers nothing to configurations.
     static OFFERS: Cell<bool> = const { Cell::new(true) };
     static RESULT: AtomicI32 = const { AtomicI32::new(SENT) };
+    /// Done by others while Envoy sends the next request, on this thread.
+    static DURING_CALL: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+}
+
+/// Sets what others do while Envoy sends the next request, on this thread.
+pub fn during_call(act: impl FnOnce() + 'static) {
+    DURING_CALL.set(Some(Box::new(act)));
 }
 
 /// Sets whether this thread is the main one of an Envoy that offers calls.
@@ -166,6 +173,7 @@ extern "C" fn callout(
     timeout_ms: u64,
 ) -> i32 {
     let main = main_of(configuration);
+    DURING_CALL.take().into_iter().for_each(|act| act());
     let result = RESULT.with(|it| it.load(Ordering::Relaxed));
     if result == SENT {
         let next = main.numbers.fetch_add(1, Ordering::SeqCst) as u64 + 1;
