@@ -22,7 +22,8 @@ use tollgate_storage::{Counts, LeaseKey, LeaseQuestion, LeaseReply};
 use tollgate_test_support::Random;
 
 use crate::envoy::main_thread::{
-    CANNOT_CREATE, Callout, NO_CLUSTER, SENT, during_call, set_offers, set_result,
+    CANNOT_CREATE, Callout, NO_CLUSTER, SENT, during_call, during_compilation, set_offers,
+    set_result,
 };
 use crate::envoy::{self, Configuration, Stream};
 
@@ -354,6 +355,58 @@ fn a_worker_without_streams_decides_its_next_request_on_the_policy_in_force() {
     // A new worker begins with it.
     assert!(Worker::new().field(configuration).contains("served-2"));
     assert!(envoy::counted("policy_refused") > 0, "the main thread counts");
+}
+
+// Guards: workers that stay on a policy which the server has replaced: a file's policies have no
+// order, and the main thread asks for a policy again only when the server has another one.
+#[test]
+fn a_worker_that_is_late_does_not_bring_an_earlier_policy_back() {
+    let configuration = leaked(&format!(
+        r#"{{"policy": {}, "policy_from": {{"cluster": "slow", "path": "/p", "every": "1s"}}}}"#,
+        policy("own", "", 1_000)
+    ));
+    let serve = |name: &str| {
+        let callout = wait_for_callout(configuration);
+        let (tag, body) = (format!("\"{name}\""), policy(name, "", 1_000));
+        let headers = [(":status", "200"), ("etag", &*tag), ("tollgate-policy-version", "0")];
+        configuration.answer(callout.number, Some((&headers, body.as_bytes())));
+    };
+    let worker = Worker::new();
+    assert!(worker.field(configuration).contains("own"));
+    serve("first");
+    wait_until(|| {
+        configuration.run_main();
+        Worker::new().field(configuration).contains("first")
+    });
+    // The first policy is not new any more when the worker gets a request, and compiles it ...
+    thread::sleep(Duration::from_secs(1));
+    let (compiles, is_compiling) = channel();
+    let (stored, is_stored) = channel();
+    worker.run(move || {
+        during_compilation(move || {
+            compiles.send(()).unwrap();
+            received(&is_stored);
+        });
+    });
+    // ... while the main thread compiles the second one, and stores it.
+    let (late, (asks, asked)) = (worker.clone(), channel());
+    during_compilation(move || {
+        asks.send(late.start(move || field(configuration))).unwrap();
+        received(&is_compiling);
+    });
+    serve("second");
+    let mut asked_by_late = None;
+    wait_until(|| {
+        configuration.run_main();
+        asked_by_late = asked_by_late.take().or_else(|| asked.try_recv().ok());
+        asked_by_late.is_some()
+    });
+    stored.send(()).unwrap();
+    received(&asked_by_late.unwrap());
+    for (which, worker) in [("new", Worker::new()), ("late", worker)] {
+        let field = worker.field(configuration);
+        assert!(field.contains("second"), "the {which} one: {field}");
+    }
 }
 
 fn wait_until(mut is_so: impl FnMut() -> bool) {

@@ -48,11 +48,19 @@ thread_local! {
     static RESULT: AtomicI32 = const { AtomicI32::new(SENT) };
     /// Done by others while Envoy sends the next request, on this thread.
     static DURING_CALL: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+    /// Done by others while this thread compiles its next policy: a policy of a server is checked
+    /// for calls after it was read, and before it is stored.
+    static DURING_COMPILATION: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
 }
 
 /// Sets what others do while Envoy sends the next request, on this thread.
 pub fn during_call(act: impl FnOnce() + 'static) {
     DURING_CALL.set(Some(Box::new(act)));
+}
+
+/// Sets what others do while this thread compiles its next policy of a server.
+pub fn during_compilation(act: impl FnOnce() + 'static) {
+    DURING_COMPILATION.set(Some(Box::new(act)));
 }
 
 /// Sets whether this thread is the main one of an Envoy that offers calls.
@@ -213,6 +221,9 @@ extern "C" fn dlsym(_library: P, name: *const c_char) -> P {
     };
     if !OFFERS.get() {
         return null_mut();
+    }
+    if name == b"scheduler_new" {
+        DURING_COMPILATION.take().into_iter().for_each(|act| act());
     }
     match name {
         b"scheduler_new" => scheduler_new as extern "C" fn(P) -> P as P,

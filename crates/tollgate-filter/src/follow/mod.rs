@@ -310,10 +310,7 @@ impl<H: Proxy> Follower<H> {
                     return (next, None);
                 }
             };
-        let incompatible = self.incompatible.take();
-        let result = self.stored.store(&self.host, &fetched, &incompatible);
-        self.incompatible.set(incompatible);
-        match result {
+        match self.store(&fetched) {
             StoreResult::Stored => {
                 self.fallback.set(None);
                 if self.fetches() {
@@ -323,7 +320,7 @@ impl<H: Proxy> Follower<H> {
             // Another worker got this newer policy. It compiles that, unless another build of this
             // filter did.
             StoreResult::Newer(newer) => {
-                self.fallback.set(Some(fetched));
+                self.fallback.set(Some(fetched).filter(|_| self.fetches()));
                 return (Step::Fetched(newer, now), None);
             }
             StoreResult::Unreachable => return (self.retry("no shared data", now), None),
@@ -343,6 +340,19 @@ impl<H: Proxy> Follower<H> {
             }
             Err(why) => (self.retry(why, now), None),
         }
+    }
+
+    /// Stores a policy that this thread has fetched. One that another thread has fetched is stored
+    /// already, or another one is by now: written again, it could replace that, because policies of
+    /// version 0 have no order.
+    fn store(&self, fetched: &ServedPolicy) -> StoreResult {
+        if !self.fetches() {
+            return self.stored.confirm(&self.host, fetched);
+        }
+        let incompatible = self.incompatible.take();
+        let result = self.stored.store(&self.host, fetched, &incompatible);
+        self.incompatible.set(incompatible);
+        result
     }
 
     /// After a failure here, the next response is tried again.
