@@ -97,6 +97,8 @@ struct Call {
 
 #[derive(Default)]
 struct Calls {
+    /// Configurations that have not ended. The main thread is not woken for any other one.
+    open: HashSet<usize>,
     queued: VecDeque<Queued>,
     /// By their numbers: those that are handed to Envoy, without the lock. Their worker may change.
     sending: HashMap<u32, Call>,
@@ -116,10 +118,15 @@ fn calls() -> MutexGuard<'static, Calls> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A configuration begins: it may make calls until it ends.
+pub(crate) fn begin(configuration: usize) {
+    calls().open.insert(configuration);
+}
+
 /// Queues a call of a worker's root; returns its number.
 ///
 /// # Errors
-/// There is no room for it.
+/// There is no room for it, or its configuration has ended, which the worker has not seen yet.
 pub(crate) fn ask(worker: u64, configuration: usize, it: &HttpCall<'_>) -> Result<u32, NotSent> {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     let timeout = Duration::from_millis(it.timeout_ms.into());
@@ -128,6 +135,9 @@ pub(crate) fn ask(worker: u64, configuration: usize, it: &HttpCall<'_>) -> Resul
     let (headers, body) = (HeaderMap::new(it.headers.to_vec()), it.body.to_vec());
     let call = Call { number, worker, configuration, cluster, most_body, until };
     let mut calls = calls();
+    if !calls.open.contains(&configuration) {
+        return Err(NotSent::Refused);
+    }
     let sent = calls.sending.len().saturating_add(calls.in_flight.len());
     let count = calls.queued.len().saturating_add(sent);
     if count >= MOST_CALLS || calls.full.contains(&call.cluster) {
@@ -225,10 +235,14 @@ pub(crate) fn with_mail() -> Vec<u64> {
     calls().mail.keys().copied().collect()
 }
 
-/// Hands the work of one worker over to another: it gets the work, and then the responses.
+/// Hands the work of one worker over to another: it gets the work, and then the responses. Work of
+/// a configuration that has ended is dropped.
 pub(crate) fn hand_over((from, to): (u64, u64), configuration: usize, work: LeaseWork) {
     let numbers: HashSet<u32> = work.calls().collect();
     let mut calls = calls();
+    if !calls.open.contains(&configuration) {
+        return;
+    }
     let is_its = |call: &Call| call.worker == from && numbers.contains(&call.number);
     let Calls { queued, sending, in_flight, .. } = &mut *calls;
     let queued = queued.iter_mut().map(|it| &mut it.call);
@@ -252,6 +266,7 @@ pub(crate) fn hand_over((from, to): (u64, u64), configuration: usize, work: Leas
 /// none in flight.
 pub(crate) fn end(configuration: usize, waits: bool) {
     let mut calls = calls();
+    calls.open.remove(&configuration);
     calls.queued.retain(|it| it.call.configuration != configuration);
     let is_its = |(of, _): &(usize, u64)| *of == configuration;
     if waits {

@@ -542,6 +542,37 @@ fn a_configuration_that_ends_on_a_worker_waits_for_its_calls() {
     drop(configuration);
 }
 
+// Guards: calls that stay in the queue for ever, because the main thread is never woken for a
+// configuration that has ended. When the queue is full, no other configuration can make any.
+#[test]
+fn a_configuration_that_has_ended_makes_no_calls() {
+    let leased = r#""scope": "fleet", "lease": "1s", "on_failure": "deny","#;
+    let mut fleet = Fleet::new("gone", leased, 1_000, "10s");
+    let other = Fleet::new("stays", leased, 1_000, "10s");
+    let worker = Worker::new();
+    // No rule is about it, and the worker can be woken while it is open.
+    let of_other = other.configuration;
+    let open = worker.run(move || Of(of_other.open(Stream::get(&[]))));
+    for _ in 0..12 {
+        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
+        if !is_allowed {
+            fleet.answer_all();
+            assert_eq!(worker.outcome(stream), Outcome::Continues);
+        }
+        worker.end(stream);
+    }
+    fleet.answer_all();
+    worker.run(envoy::run_wakes);
+    // The worker holds a lease, whose rest it is about to return.
+    fleet.configuration.destroy();
+    let wait = || envoy::run_next_wake(Duration::from_secs(2));
+    assert!(worker.run(wait), "it holds no lease");
+    let more = (0..4).take_while(|_| worker.run(wait)).count();
+    worker.end(open);
+    // Counts of what has ended are the other's.
+    assert_eq!((more, other.configuration.counted("fleet_asked")), (0, 0));
+}
+
 // Guards: anything that goes wrong in an order that no test names. Each key has one request; the
 // order of what happens is that of a seed, except the timer's.
 #[test]

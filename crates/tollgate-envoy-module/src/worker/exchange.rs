@@ -37,6 +37,7 @@ impl Worker {
 
     /// A stream of this thread is woken.
     pub(crate) fn wake(&self) {
+        self.end_roots();
         self.tick();
         self.take_mail();
         self.finish();
