@@ -82,7 +82,7 @@ pub struct Stream {
     pub body: Vec<u8>,
     pub address: String,
     /// The number of header lines that it claims to have, where that is not the truth.
-    pub claimed: Option<usize>,
+    pub claimed: Cell<Option<usize>>,
     /// It ends inside the call that answers or resumes it.
     pub ends_inside: bool,
     pub sent: RefCell<Option<Sent>>,
@@ -189,7 +189,7 @@ impl Stream {
             response: RefCell::new(vec![(b":status".to_vec(), b"200".to_vec())]),
             body: vec![],
             address: "192.0.2.1:4711".into(),
-            claimed: None,
+            claimed: Cell::new(None),
             ends_inside: false,
             sent: RefCell::default(),
             resumed: RefCell::default(),
@@ -368,7 +368,7 @@ extern "C" fn envoy_dynamic_module_callback_log(level: i32, text: Buffer) {
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_get_headers_size(s: P, kind: i32) -> usize {
     let stream = stream(s);
-    stream.claimed.unwrap_or_else(|| lines(stream, kind).len())
+    stream.claimed.get().unwrap_or_else(|| lines(stream, kind).len())
 }
 
 #[unsafe(no_mangle)]
