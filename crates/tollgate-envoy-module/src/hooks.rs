@@ -105,7 +105,11 @@ pub(crate) fn on_call_done(
     response: Option<Response<'_>>,
 ) {
     calls::done(number, call, response.as_ref());
-    guarded(Panicked::Fails(NONE), |worker| worker.deliver_all((number, envoy)));
+    let of = (number, envoy);
+    if guarded(Panicked::Fails(NONE), |worker| worker.deliver_all(of)).is_none() {
+        // There may be more mail, also of others.
+        timer::wake(Sleeper::Main(number));
+    }
     calls::end_call(number, call);
 }
 
