@@ -273,7 +273,8 @@ fn a_worker_whose_last_stream_ends_leaves_its_work_to_the_main_thread() {
     assert!(returned, "nothing is returned");
 }
 
-// Guards: a lease that is lost, because its response goes to a worker that has handed the call over.
+// Guards: a lease that is lost, because its response goes to a worker that has handed the call
+// over.
 #[test]
 fn work_is_handed_over_while_the_main_thread_sends_its_call() {
     let more = r#""scope": "fleet", "lease": "4s", "on_failure": "deny","#;
@@ -493,6 +494,28 @@ fn a_call_that_the_main_thread_finds_too_late_is_denied() {
     thread::sleep(Duration::from_millis(5));
     fleet.configuration.run_main();
     assert_eq!(streams.map(|stream| worker.outcome(stream)), [Outcome::Denied(503); 2]);
+    assert!(fleet.configuration.callouts().is_empty());
+}
+
+// Guards: clients that wait for a main thread which does something else, long past the two
+// time-outs.
+#[test]
+fn a_request_does_not_wait_for_a_busy_main_thread() {
+    let more = r#""scope": "fleet", "lease": 0, "on_failure": "allow","#;
+    let fleet = Fleet::new("busy", more, 1, "200ms");
+    let worker = Worker::new();
+    let (stream, _) = worker.ask(fleet.configuration, "a");
+    // Without a deadline of its own, the worker gives the call up after more than 5 s.
+    for _ in 0..400 {
+        if worker.outcome(stream) != Outcome::Waits {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(worker.outcome(stream), Outcome::Denied(503), "never allowed without a count");
+    worker.end(stream);
+    // It was not sent too late.
+    fleet.configuration.run_main();
     assert!(fleet.configuration.callouts().is_empty());
 }
 
