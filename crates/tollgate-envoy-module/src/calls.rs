@@ -97,7 +97,11 @@ struct Call {
 
 #[derive(Default)]
 struct Calls {
+    /// Configurations that have not ended. The main thread is not woken for any other one.
+    open: HashSet<usize>,
     queued: VecDeque<Queued>,
+    /// By their numbers: those that are handed to Envoy, without the lock. Their worker may change.
+    sending: HashMap<u32, Call>,
     /// By the configuration and Envoy's number.
     in_flight: HashMap<(usize, u64), Call>,
     /// Clusters with calls in flight that had no room for another one.
@@ -114,10 +118,15 @@ fn calls() -> MutexGuard<'static, Calls> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A configuration begins: it may make calls until it ends.
+pub(crate) fn begin(configuration: usize) {
+    calls().open.insert(configuration);
+}
+
 /// Queues a call of a worker's root; returns its number.
 ///
 /// # Errors
-/// There is no room for it.
+/// There is no room for it, or its configuration has ended, which the worker has not seen yet.
 pub(crate) fn ask(worker: u64, configuration: usize, it: &HttpCall<'_>) -> Result<u32, NotSent> {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     let timeout = Duration::from_millis(it.timeout_ms.into());
@@ -126,7 +135,11 @@ pub(crate) fn ask(worker: u64, configuration: usize, it: &HttpCall<'_>) -> Resul
     let (headers, body) = (HeaderMap::new(it.headers.to_vec()), it.body.to_vec());
     let call = Call { number, worker, configuration, cluster, most_body, until };
     let mut calls = calls();
-    let count = calls.queued.len().saturating_add(calls.in_flight.len());
+    if !calls.open.contains(&configuration) {
+        return Err(NotSent::Refused);
+    }
+    let sent = calls.sending.len().saturating_add(calls.in_flight.len());
+    let count = calls.queued.len().saturating_add(sent);
     if count >= MOST_CALLS || calls.full.contains(&call.cluster) {
         return Err(NotSent::Full);
     }
@@ -137,40 +150,50 @@ pub(crate) fn ask(worker: u64, configuration: usize, it: &HttpCall<'_>) -> Resul
 /// Sends what is queued for a configuration, on the main thread during a hook about it, in order.
 pub(crate) fn send(configuration: usize, envoy: abi::Configuration) {
     while let Some(queued) = next(configuration) {
-        if let Err(why) = send_one(&queued, envoy) {
-            answer(&queued.call, Err(why));
-        }
+        end_sending(queued.call.number, send_one(&queued, envoy));
     }
 }
 
 fn next(configuration: usize) -> Option<Queued> {
     let mut calls = calls();
     let place = calls.queued.iter().position(|it| it.call.configuration == configuration)?;
-    calls.queued.remove(place)
+    let queued = calls.queued.remove(place)?;
+    calls.sending.insert(queued.call.number, queued.call.clone());
+    Some(queued)
 }
 
-fn send_one(queued: &Queued, envoy: abi::Configuration) -> Result<(), NotSent> {
+/// Hands it to Envoy; returns Envoy's number.
+fn send_one(queued: &Queued, envoy: abi::Configuration) -> Result<u64, NotSent> {
     let Queued { call, headers, body } = queued;
     let left = call.until.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(NotSent::Full);
     }
     let timeout_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
-    let sent = envoy.call(&call.cluster, headers.pairs(), body, timeout_ms);
+    envoy.call(&call.cluster, headers.pairs(), body, timeout_ms).map_err(|why| match why {
+        NotCalled::Refused => NotSent::Refused,
+        NotCalled::Failed => NotSent::Failed,
+    })
+}
+
+/// It is in flight, or its worker gets the reason why not.
+fn end_sending(number: u32, sent: Result<u64, NotSent>) {
     let mut calls = calls();
-    let is_of = |it: &Call| it.cluster == call.cluster;
-    match sent {
+    let Some(call) = calls.sending.remove(&number) else { return };
+    let why = match sent {
         Ok(number) => {
-            calls.in_flight.insert((call.configuration, number), call.clone());
-            Ok(())
+            calls.in_flight.insert((call.configuration, number), call);
+            return;
         }
-        Err(NotCalled::Refused) => Err(NotSent::Refused),
-        Err(NotCalled::Failed) if calls.in_flight.values().any(is_of) => {
-            calls.full.insert(call.cluster.clone());
-            Err(NotSent::Full)
+        Err(NotSent::Failed) if calls.in_flight.values().any(|it| it.cluster == call.cluster) => {
+            calls.full.insert(call.cluster);
+            NotSent::Full
         }
-        Err(NotCalled::Failed) => Err(NotSent::Failed),
-    }
+        Err(why) => why,
+    };
+    let content = Content::Answer(call.number, Err(why));
+    let mail = Mail { configuration: call.configuration, content };
+    calls.mail.entry(call.worker).or_default().push_back(mail);
 }
 
 /// The response to a call has come, or none will. The call is in flight until [`end_call`].
@@ -189,12 +212,6 @@ pub(crate) fn done(configuration: usize, envoys_number: u64, response: Option<&R
 pub(crate) fn end_call(configuration: usize, envoys_number: u64) {
     calls().in_flight.remove(&(configuration, envoys_number));
     DONE.notify_all();
-}
-
-fn answer(call: &Call, response: Result<Option<Answer>, NotSent>) {
-    let content = Content::Answer(call.number, response);
-    let mail = Mail { configuration: call.configuration, content };
-    calls().mail.entry(call.worker).or_default().push_back(mail);
 }
 
 /// The next mail of a worker.
@@ -218,15 +235,19 @@ pub(crate) fn with_mail() -> Vec<u64> {
     calls().mail.keys().copied().collect()
 }
 
-/// Hands the work of one worker over to another: it gets the work, and then the responses.
+/// Hands the work of one worker over to another: it gets the work, and then the responses. Work of
+/// a configuration that has ended is dropped.
 pub(crate) fn hand_over((from, to): (u64, u64), configuration: usize, work: LeaseWork) {
     let numbers: HashSet<u32> = work.calls().collect();
     let mut calls = calls();
+    if !calls.open.contains(&configuration) {
+        return;
+    }
     let is_its = |call: &Call| call.worker == from && numbers.contains(&call.number);
-    let queued = calls.queued.iter_mut().map(|it| &mut it.call).filter(|it| is_its(it));
-    queued.for_each(|call| call.worker = to);
-    let in_flight = calls.in_flight.values_mut().filter(|it| is_its(it));
-    in_flight.for_each(|call| call.worker = to);
+    let Calls { queued, sending, in_flight, .. } = &mut *calls;
+    let queued = queued.iter_mut().map(|it| &mut it.call);
+    let all = queued.chain(sending.values_mut()).chain(in_flight.values_mut());
+    all.filter(|it| is_its(it)).for_each(|call| call.worker = to);
     let mut mail = calls.mail.remove(&from).unwrap_or_default();
     let of_work =
         |mail: &Mail| matches!(mail.content, Content::Answer(it, _) if numbers.contains(&it));
@@ -245,6 +266,7 @@ pub(crate) fn hand_over((from, to): (u64, u64), configuration: usize, work: Leas
 /// none in flight.
 pub(crate) fn end(configuration: usize, waits: bool) {
     let mut calls = calls();
+    calls.open.remove(&configuration);
     calls.queued.retain(|it| it.call.configuration != configuration);
     let is_its = |(of, _): &(usize, u64)| *of == configuration;
     if waits {

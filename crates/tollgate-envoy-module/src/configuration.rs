@@ -43,6 +43,7 @@ impl Configuration {
         let (name, text, metrics) = (name.to_vec(), text.to_vec(), RwLock::default());
         let configuration = Arc::new(Self { number, name, text, main, metrics });
         all().insert(number, Arc::clone(&configuration));
+        calls::begin(number);
         configuration
     }
 

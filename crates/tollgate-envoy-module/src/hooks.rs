@@ -10,6 +10,7 @@ use crate::abi::{self, Level, Stream, log};
 use crate::calls;
 pub(crate) use crate::calls::Response;
 use crate::configuration::Configuration;
+use crate::context::Subject;
 use crate::timer::{self, Sleeper};
 use crate::worker::{self, Worker};
 
@@ -34,13 +35,23 @@ fn guarded<T>(panicked: Panicked, hook: impl FnOnce(&Worker) -> T) -> Option<T> 
                 Panicked::GoesOn => None,
             };
             worker.recover(before, fails);
-            // What waits for this hook's end, and the next tick, are still due.
-            let rest = panic::catch_unwind(AssertUnwindSafe(|| worker.finish()));
-            rest.err().iter().for_each(|panic| report(&**panic));
+            finish(worker, before);
         }
         result.ok()
     })
     .flatten()
+}
+
+/// What waits for the end of a hook that a panic has left, and the next tick, are still due.
+/// Another panic costs the request that it happened in, and the rest goes on.
+fn finish(worker: &Worker, before: (u32, Subject)) {
+    while let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| worker.finish())) {
+        report(&*panic);
+        worker.recover(before, Some(NONE));
+        if !worker.has_actions() {
+            break;
+        }
+    }
 }
 
 fn report(panic: &(dyn Any + Send)) {
@@ -94,7 +105,11 @@ pub(crate) fn on_call_done(
     response: Option<Response<'_>>,
 ) {
     calls::done(number, call, response.as_ref());
-    guarded(Panicked::Fails(NONE), |worker| worker.deliver_all((number, envoy)));
+    let of = (number, envoy);
+    if guarded(Panicked::Fails(NONE), |worker| worker.deliver_all(of)).is_none() {
+        // There may be more mail, also of others.
+        timer::wake(Sleeper::Main(number));
+    }
     calls::end_call(number, call);
 }
 

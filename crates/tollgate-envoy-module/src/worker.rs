@@ -114,6 +114,11 @@ impl Worker {
         }
     }
 
+    /// True while something waits for the end of the outermost hook.
+    pub(crate) fn has_actions(&self) -> bool {
+        !self.context.actions.borrow().is_empty()
+    }
+
     /// Does what waits for the end of the outermost hook.
     pub(crate) fn finish(&self) {
         if self.depth.get() == 0 {
@@ -342,13 +347,13 @@ impl Worker {
     /// Answers a request. Envoy calls no hook for the response, so the filter is called first.
     fn answer(&self, id: u32, reply: Box<LocalReply>) {
         let Some(open) = self.context.open(id) else { return };
-        if let Some(open) = self.context.streams.borrow_mut().get_mut(id) {
-            open.is_answered = true;
-        }
         self.context.reply.replace(Some(reply));
         let subject = Subject { root: open.root, stream: id };
         self.about(subject, || self.filter.on_response_headers(id));
         if let Some(mut reply) = self.context.reply.take() {
+            if let Some(open) = self.context.streams.borrow_mut().get_mut(id) {
+                open.is_answered = true;
+            }
             reply.send(open.stream);
             self.context.keep(reply);
         }

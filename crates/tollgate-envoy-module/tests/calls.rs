@@ -11,7 +11,7 @@
 )]
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +21,10 @@ use tollgate_policy::{Policy, Surface};
 use tollgate_storage::{Counts, LeaseKey, LeaseQuestion, LeaseReply};
 use tollgate_test_support::Random;
 
-use crate::envoy::main_thread::{CANNOT_CREATE, Callout, NO_CLUSTER, SENT, set_offers, set_result};
+use crate::envoy::main_thread::{
+    CANNOT_CREATE, Callout, NO_CLUSTER, SENT, during_call, during_compilation, set_offers,
+    set_result,
+};
 use crate::envoy::{self, Configuration, Stream};
 
 /// A stream on the thread of its worker.
@@ -40,6 +43,7 @@ impl Of {
 }
 
 /// A thread of Envoy.
+#[derive(Clone)]
 struct Worker(Sender<Box<dyn FnOnce() + Send>>);
 
 impl Worker {
@@ -51,9 +55,14 @@ impl Worker {
 
     /// Does this on its thread.
     fn run<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> T {
+        received(&self.start(act))
+    }
+
+    /// Begins to do this on its thread.
+    fn start<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (done, result) = channel();
         self.0.send(Box::new(move || done.send(act()).unwrap())).unwrap();
-        result.recv_timeout(Duration::from_secs(30)).expect("the worker does not return")
+        result
     }
 
     /// A request begins; true when it continues at once.
@@ -85,15 +94,22 @@ impl Worker {
     }
 
     fn field(&self, configuration: &'static Configuration) -> String {
-        self.run(move || {
-            let stream = configuration.open(Stream::get(&[("x-key", "a")]));
-            let is_allowed = stream.request() == 0;
-            stream.response();
-            stream.end();
-            let policy = stream.response_header("ratelimit-policy");
-            if is_allowed { policy.unwrap_or_default() } else { "denied".into() }
-        })
+        self.run(move || field(configuration))
     }
+}
+
+/// The field that shows the policy of a request of this thread.
+fn field(configuration: &Configuration) -> String {
+    let stream = configuration.open(Stream::get(&[("x-key", "a")]));
+    let is_allowed = stream.request() == 0;
+    stream.response();
+    stream.end();
+    let policy = stream.response_header("ratelimit-policy");
+    if is_allowed { policy.unwrap_or_default() } else { "denied".into() }
+}
+
+fn received<T>(result: &Receiver<T>) -> T {
+    result.recv_timeout(Duration::from_secs(30)).expect("another thread does not go on")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,6 +273,48 @@ fn a_worker_whose_last_stream_ends_leaves_its_work_to_the_main_thread() {
     assert!(returned, "nothing is returned");
 }
 
+// Guards: a lease that is lost, because its response goes to a worker that has handed the call
+// over.
+#[test]
+fn work_is_handed_over_while_the_main_thread_sends_its_call() {
+    let more = r#""scope": "fleet", "lease": "4s", "on_failure": "deny","#;
+    let mut fleet = Fleet::new("sending", more, 1_000, "10s");
+    let worker = Worker::new();
+    let mut is_sent = false;
+    for _ in 0..1_000 {
+        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
+        if is_allowed {
+            // The last stream of the worker ends while its call in advance is being sent.
+            let (other, (ended, has_ended)) = (worker.clone(), channel());
+            during_call(move || {
+                other.end(stream);
+                ended.send(()).unwrap();
+            });
+            fleet.configuration.run_main();
+            is_sent = has_ended.try_recv().is_ok();
+            if is_sent {
+                break;
+            }
+        } else {
+            fleet.answer_all();
+            assert_eq!(worker.outcome(stream), Outcome::Continues);
+        }
+        worker.end(stream);
+    }
+    assert!(is_sent, "it never asks in advance");
+    fleet.answer_all();
+    // If the lease were lost, later requests would wait for a response that has come.
+    for i in 0..200 {
+        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
+        if !is_allowed {
+            fleet.answer_all();
+            assert_eq!(worker.outcome(stream), Outcome::Continues, "{i}");
+        }
+        worker.end(stream);
+        fleet.answer_all();
+    }
+}
+
 // Guards: a worker that decides its first request after hours on a policy of then.
 #[test]
 fn a_worker_without_streams_decides_its_next_request_on_the_policy_in_force() {
@@ -298,6 +356,58 @@ fn a_worker_without_streams_decides_its_next_request_on_the_policy_in_force() {
     // A new worker begins with it.
     assert!(Worker::new().field(configuration).contains("served-2"));
     assert!(envoy::counted("policy_refused") > 0, "the main thread counts");
+}
+
+// Guards: workers that stay on a policy which the server has replaced: a file's policies have no
+// order, and the main thread asks for a policy again only when the server has another one.
+#[test]
+fn a_worker_that_is_late_does_not_bring_an_earlier_policy_back() {
+    let configuration = leaked(&format!(
+        r#"{{"policy": {}, "policy_from": {{"cluster": "slow", "path": "/p", "every": "1s"}}}}"#,
+        policy("own", "", 1_000)
+    ));
+    let serve = |name: &str| {
+        let callout = wait_for_callout(configuration);
+        let (tag, body) = (format!("\"{name}\""), policy(name, "", 1_000));
+        let headers = [(":status", "200"), ("etag", &*tag), ("tollgate-policy-version", "0")];
+        configuration.answer(callout.number, Some((&headers, body.as_bytes())));
+    };
+    let worker = Worker::new();
+    assert!(worker.field(configuration).contains("own"));
+    serve("first");
+    wait_until(|| {
+        configuration.run_main();
+        Worker::new().field(configuration).contains("first")
+    });
+    // The first policy is not new any more when the worker gets a request, and compiles it ...
+    thread::sleep(Duration::from_secs(1));
+    let (compiles, is_compiling) = channel();
+    let (stored, is_stored) = channel();
+    worker.run(move || {
+        during_compilation(move || {
+            compiles.send(()).unwrap();
+            received(&is_stored);
+        });
+    });
+    // ... while the main thread compiles the second one, and stores it.
+    let (late, (asks, asked)) = (worker.clone(), channel());
+    during_compilation(move || {
+        asks.send(late.start(move || field(configuration))).unwrap();
+        received(&is_compiling);
+    });
+    serve("second");
+    let mut asked_by_late = None;
+    wait_until(|| {
+        configuration.run_main();
+        asked_by_late = asked_by_late.take().or_else(|| asked.try_recv().ok());
+        asked_by_late.is_some()
+    });
+    stored.send(()).unwrap();
+    received(&asked_by_late.unwrap());
+    for (which, worker) in [("new", Worker::new()), ("late", worker)] {
+        let field = worker.field(configuration);
+        assert!(field.contains("second"), "the {which} one: {field}");
+    }
 }
 
 fn wait_until(mut is_so: impl FnMut() -> bool) {
@@ -387,6 +497,28 @@ fn a_call_that_the_main_thread_finds_too_late_is_denied() {
     assert!(fleet.configuration.callouts().is_empty());
 }
 
+// Guards: clients that wait for a main thread which does something else, long past the two
+// time-outs.
+#[test]
+fn a_request_does_not_wait_for_a_busy_main_thread() {
+    let more = r#""scope": "fleet", "lease": 0, "on_failure": "allow","#;
+    let fleet = Fleet::new("busy", more, 1, "200ms");
+    let worker = Worker::new();
+    let (stream, _) = worker.ask(fleet.configuration, "a");
+    // Without a deadline of its own, the worker gives the call up after more than 5 s.
+    for _ in 0..400 {
+        if worker.outcome(stream) != Outcome::Waits {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(worker.outcome(stream), Outcome::Denied(503), "never allowed without a count");
+    worker.end(stream);
+    // It was not sent too late.
+    fleet.configuration.run_main();
+    assert!(fleet.configuration.callouts().is_empty());
+}
+
 // Guards: a response that is used twice, or for another request.
 #[test]
 fn responses_that_are_late_or_come_twice_change_nothing() {
@@ -431,6 +563,37 @@ fn a_configuration_that_ends_on_a_worker_waits_for_its_calls() {
     let configuration = Configuration::new(&document).unwrap();
     wait_for_callout(&configuration);
     drop(configuration);
+}
+
+// Guards: calls that stay in the queue for ever, because the main thread is never woken for a
+// configuration that has ended. When the queue is full, no other configuration can make any.
+#[test]
+fn a_configuration_that_has_ended_makes_no_calls() {
+    let leased = r#""scope": "fleet", "lease": "1s", "on_failure": "deny","#;
+    let mut fleet = Fleet::new("gone", leased, 1_000, "10s");
+    let other = Fleet::new("stays", leased, 1_000, "10s");
+    let worker = Worker::new();
+    // No rule is about it, and the worker can be woken while it is open.
+    let of_other = other.configuration;
+    let open = worker.run(move || Of(of_other.open(Stream::get(&[]))));
+    for _ in 0..12 {
+        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
+        if !is_allowed {
+            fleet.answer_all();
+            assert_eq!(worker.outcome(stream), Outcome::Continues);
+        }
+        worker.end(stream);
+    }
+    fleet.answer_all();
+    worker.run(envoy::run_wakes);
+    // The worker holds a lease, whose rest it is about to return.
+    fleet.configuration.destroy();
+    let wait = || envoy::run_next_wake(Duration::from_secs(2));
+    assert!(worker.run(wait), "it holds no lease");
+    let more = (0..4).take_while(|_| worker.run(wait)).count();
+    worker.end(open);
+    // Counts of what has ended are the other's.
+    assert_eq!((more, other.configuration.counted("fleet_asked")), (0, 0));
 }
 
 // Guards: anything that goes wrong in an order that no test names. Each key has one request; the

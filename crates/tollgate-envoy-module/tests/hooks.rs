@@ -125,7 +125,8 @@ fn a_panic_is_answered_and_all_others_go_on() {
     assert_eq!(waiting.request(), 0);
     for _ in 0..3 {
         let grpc = [("content-type", "application/grpc")];
-        let stream = configuration.open(Stream { claimed: Some(usize::MAX), ..Stream::get(&grpc) });
+        let stream = configuration.open(Stream::get(&grpc));
+        stream.claimed.set(Some(usize::MAX));
         assert_eq!(stream.request(), STOPS);
         let sent = stream.sent.borrow().clone().unwrap();
         assert_eq!((sent.status, &*sent.details), (503, "tollgate_panic"));
@@ -138,6 +139,29 @@ fn a_panic_is_answered_and_all_others_go_on() {
     waiting.end();
     assert!(ask(&configuration, "a"), "the second of two");
     assert!(!ask(&configuration, "a"));
+}
+
+// Guards: a worker that answers and resumes no request any more. The first panic is the hook's, the
+// second one that of the answer which follows.
+#[test]
+fn a_panic_after_a_panic_is_not_the_end_of_the_worker() {
+    let cost = r#""cost": {"estimate": 1, "max": 2, "actual": {"header": "x-cost"}}"#;
+    let rule = by_key("twice", 2).replacen('{', &format!("{{{cost}, "), 1);
+    let configuration = policy(&rule);
+    let stream = configuration.open(Stream::get(&[("x-key", "a")]));
+    assert_eq!(stream.request(), 0);
+    stream.claimed.set(Some(usize::MAX));
+    let before = envoy::logged(5, "capacity overflow");
+    assert_eq!(stream.request(), STOPS);
+    assert!(envoy::logged(5, "capacity overflow") >= before + 2);
+    let sent = stream.sent.borrow().as_ref().map(|sent| (sent.status, sent.details.clone()));
+    assert_eq!(sent, Some((503, "tollgate_panic".to_owned())));
+    stream.end();
+    assert!(ask(&configuration, "b") && ask(&configuration, "b"));
+    let denied = configuration.open(Stream::get(&[("x-key", "b")]));
+    assert_eq!(denied.request(), STOPS);
+    assert_eq!(denied.sent.borrow().as_ref().map(|sent| sent.status), Some(429));
+    denied.end();
 }
 
 #[test]

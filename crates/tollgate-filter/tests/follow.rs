@@ -52,6 +52,7 @@ struct World {
     tick_ms: Cell<u32>,
     has_cluster: Cell<bool>,
     is_short: Cell<bool>,
+    panics: Cell<bool>,
     calls: RefCell<Vec<(u32, Vec<u8>, u32)>>,
     calls_made: Cell<u32>,
     answer: RefCell<(Vec<(String, String)>, Vec<u8>)>,
@@ -182,6 +183,7 @@ impl Proxy for Host {
     }
 
     fn log_warning(&self, text: &str) {
+        assert!(!self.0.panics.get(), "a panic of the test");
         self.0.process.log.borrow_mut().push(text.into());
     }
 
@@ -261,6 +263,7 @@ impl Worker {
             tick_ms: Cell::new(0),
             has_cluster: Cell::new(true),
             is_short: Cell::new(false),
+            panics: Cell::new(false),
             calls: RefCell::default(),
             calls_made: Cell::new(0),
             answer: RefCell::default(),
@@ -687,4 +690,26 @@ fn who_has_no_answer_asks_again_within_a_minute() {
         let ms = worker.world.tick_ms.get();
         assert!((at_most / 8 * 7..=at_most).contains(&ms), "{status}: {ms}");
     }
+}
+
+// Guards: a policy that stays as it is until the host restarts, because the follower stopped. Some
+// hosts go on after a panic.
+#[test]
+fn a_follower_goes_on_after_a_panic() {
+    let process = Rc::new(Process::default());
+    let worker = Worker::new(&process);
+    let panics = |act: &dyn Fn()| {
+        worker.world.panics.set(true);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        worker.world.panics.set(false);
+        assert!(result.is_err());
+    };
+    let (call, _) = worker.asks();
+    worker.gives(call, 1, &policy(5));
+    panics(&|| worker.tick());
+    // Its response is used up, so this is another request.
+    let (call, _) = worker.asks();
+    panics(&|| worker.answer(call, &[(":status", "500")], b""));
+    worker.takes(2, &policy(6));
+    assert_eq!(worker.limit("k"), 6);
 }

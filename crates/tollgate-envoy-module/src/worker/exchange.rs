@@ -17,8 +17,8 @@ impl Worker {
     pub(crate) fn wake_main(&self, (number, envoy): (usize, abi::Configuration)) {
         self.end_roots();
         self.context.hook_of.set(Some((envoy, number)));
-        self.tick();
         self.take_mail();
+        self.tick();
         calls::send(number, envoy);
         self.deliver_all((number, envoy));
     }
@@ -37,9 +37,10 @@ impl Worker {
 
     /// A stream of this thread is woken.
     pub(crate) fn wake(&self) {
-        self.tick();
+        self.end_roots();
+        // Before the tick, which gives up what has no response.
         self.take_mail();
-        self.finish();
+        self.tick();
     }
 
     fn take_mail(&self) {

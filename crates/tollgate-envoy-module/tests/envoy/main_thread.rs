@@ -46,6 +46,21 @@ thread_local! {
     /// False for an Envoy that offers nothing to configurations.
     static OFFERS: Cell<bool> = const { Cell::new(true) };
     static RESULT: AtomicI32 = const { AtomicI32::new(SENT) };
+    /// Done by others while Envoy sends the next request, on this thread.
+    static DURING_CALL: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+    /// Done by others while this thread compiles its next policy: a policy of a server is checked
+    /// for calls after it was read, and before it is stored.
+    static DURING_COMPILATION: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+}
+
+/// Sets what others do while Envoy sends the next request, on this thread.
+pub fn during_call(act: impl FnOnce() + 'static) {
+    DURING_CALL.set(Some(Box::new(act)));
+}
+
+/// Sets what others do while this thread compiles its next policy of a server.
+pub fn during_compilation(act: impl FnOnce() + 'static) {
+    DURING_COMPILATION.set(Some(Box::new(act)));
 }
 
 /// Sets whether this thread is the main one of an Envoy that offers calls.
@@ -166,6 +181,7 @@ extern "C" fn callout(
     timeout_ms: u64,
 ) -> i32 {
     let main = main_of(configuration);
+    DURING_CALL.take().into_iter().for_each(|act| act());
     let result = RESULT.with(|it| it.load(Ordering::Relaxed));
     if result == SENT {
         let next = main.numbers.fetch_add(1, Ordering::SeqCst) as u64 + 1;
@@ -205,6 +221,9 @@ extern "C" fn dlsym(_library: P, name: *const c_char) -> P {
     };
     if !OFFERS.get() {
         return null_mut();
+    }
+    if name == b"scheduler_new" {
+        DURING_COMPILATION.take().into_iter().for_each(|act| act());
     }
     match name {
         b"scheduler_new" => scheduler_new as extern "C" fn(P) -> P as P,

@@ -82,7 +82,7 @@ pub struct Stream {
     pub body: Vec<u8>,
     pub address: String,
     /// The number of header lines that it claims to have, where that is not the truth.
-    pub claimed: Option<usize>,
+    pub claimed: Cell<Option<usize>>,
     /// It ends inside the call that answers or resumes it.
     pub ends_inside: bool,
     pub sent: RefCell<Option<Sent>>,
@@ -110,7 +110,8 @@ unsafe extern "C" {
 /// What one thread's streams said, and its wakes.
 static LOG: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
 static AFTER_THE_END: AtomicUsize = AtomicUsize::new(0);
-static COUNTS: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
+/// Each with the configuration that has defined it, and its name.
+static COUNTS: Mutex<Vec<(usize, String, i64)>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// The streams of this thread that were woken.
@@ -188,7 +189,7 @@ impl Stream {
             response: RefCell::new(vec![(b":status".to_vec(), b"200".to_vec())]),
             body: vec![],
             address: "192.0.2.1:4711".into(),
-            claimed: None,
+            claimed: Cell::new(None),
             ends_inside: false,
             sent: RefCell::default(),
             resumed: RefCell::default(),
@@ -267,9 +268,20 @@ pub fn wait_for_wake() {
     WAKES.with(|(_, wakes)| wakes.recv_timeout(Duration::from_secs(30))).expect("no wake");
 }
 
+/// Wakes a stream of this thread as soon as one is to be woken; false when none is for this long.
+pub fn run_next_wake(most: Duration) -> bool {
+    let woken = WAKES.with(|(_, wakes)| wakes.recv_timeout(most));
+    wake(woken.ok());
+    woken.is_ok()
+}
+
 /// Wakes the streams of this thread that are to be woken and live.
 pub fn run_wakes() {
     let woken: Vec<usize> = WAKES.with(|(_, wakes)| wakes.try_iter().collect());
+    wake(woken);
+}
+
+fn wake(woken: impl IntoIterator<Item = usize>) {
     for pointer in woken {
         // SAFETY: every stream of this process was leaked.
         let stream = unsafe { &*std::ptr::with_exposed_provenance::<Stream>(pointer) };
@@ -301,10 +313,19 @@ pub fn calls_after_the_end() -> usize {
     AFTER_THE_END.load(Ordering::SeqCst)
 }
 
+impl Configuration {
+    /// The same of what this configuration has defined.
+    pub fn counted(&self, text: &str) -> i64 {
+        let (counts, of) = (COUNTS.lock().unwrap(), self.1.pointer().expose_provenance());
+        let its = counts.iter().filter(|(by, name, _)| *by == of && name.contains(text));
+        its.map(|(.., count)| count).sum()
+    }
+}
+
 /// The sum of the counters and gauges whose names contain `text`.
 pub fn counted(text: &str) -> i64 {
     let counts = COUNTS.lock().unwrap();
-    counts.iter().filter(|(name, _)| name.contains(text)).map(|(_, count)| count).sum()
+    counts.iter().filter(|(_, name, _)| name.contains(text)).map(|(.., count)| count).sum()
 }
 
 fn stream(pointer: P) -> &'static Stream {
@@ -347,7 +368,7 @@ extern "C" fn envoy_dynamic_module_callback_log(level: i32, text: Buffer) {
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_callback_http_get_headers_size(s: P, kind: i32) -> usize {
     let stream = stream(s);
-    stream.claimed.unwrap_or_else(|| lines(stream, kind).len())
+    stream.claimed.get().unwrap_or_else(|| lines(stream, kind).len())
 }
 
 #[unsafe(no_mangle)]
@@ -619,9 +640,9 @@ extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_delete(schedul
     drop(unsafe { Box::from_raw(scheduler.cast::<(Sender<usize>, usize)>()) });
 }
 
-fn define(name: &Buffer, out: *mut usize) -> i32 {
+fn define(by: P, name: &Buffer, out: *mut usize) -> i32 {
     let mut counts = COUNTS.lock().unwrap();
-    counts.push((String::from_utf8(name.bytes()).unwrap(), 0));
+    counts.push((by.expose_provenance(), String::from_utf8(name.bytes()).unwrap(), 0));
     // SAFETY: the module has room for one.
     unsafe { out.write(counts.len()) };
     0
@@ -629,15 +650,15 @@ fn define(name: &Buffer, out: *mut usize) -> i32 {
 
 fn count(metric: usize, by: i64) -> i32 {
     let mut counts = COUNTS.lock().unwrap();
-    counts[metric - 1].1 += by;
+    counts[metric - 1].2 += by;
     0
 }
 
 macro_rules! definitions {
     ($($name:ident),*) => { $(
         #[unsafe(no_mangle)]
-        extern "C" fn $name(_c: P, name: Buffer, _l: *const Buffer, _n: usize, out: *mut usize) -> i32 {
-            define(&name, out)
+        extern "C" fn $name(c: P, name: Buffer, _l: *const Buffer, _n: usize, out: *mut usize) -> i32 {
+            define(c, &name, out)
         }
     )* };
 }

@@ -136,7 +136,10 @@ impl<H: Proxy> AuthorityClient<H> {
         };
         sent.policy.count_lease_event(LeaseEvent::Sent, 1);
         let (policy, timeout) = (Rc::clone(&sent.policy), sent.policy.lease_timeout());
-        let until = now.saturating_add(timeout).saturating_add(LATE_AFTER);
+        // Where another thread sends it, a client does not wait for a thread that does nothing.
+        let is_shared = H::SHARES_LEASE_WORK && sent.stream.is_some();
+        let late_after = if is_shared { timeout } else { LATE_AFTER };
+        let until = now.saturating_add(timeout).saturating_add(late_after);
         self.with(|state| {
             state.circuit_breaker.record_sent();
             state.calls.insert(call.into(), (until, sent));
@@ -234,23 +237,9 @@ impl<H: Proxy> AuthorityClient<H> {
                 self.with(|state| state.circuit_breaker.record_success());
                 Some((sent, answers))
             }
-            ResponseContent::Overloaded => {
-                self.with(|state| {
-                    state.circuit_breaker.record_overload();
-                    state.overloaded_until = now.saturating_add(POLL_INTERVAL);
-                });
-                let full = sent.keys.iter().map(|_| KeyResult::Overloaded).collect();
-                Some((sent, full))
-            }
+            ResponseContent::Overloaded => Some(self.overloaded(sent, now)),
             ResponseContent::Unusable => Some(self.failed(sent, now)),
         }
-    }
-
-    fn failed(&self, sent: LeaseRequest<H>, now: Timestamp) -> (LeaseRequest<H>, Vec<KeyResult>) {
-        self.with(|state| state.circuit_breaker.record_failure(now));
-        sent.policy.count_lease_event(LeaseEvent::Failed, 1);
-        let nothing = sent.keys.iter().map(|_| KeyResult::Failed).collect();
-        (sent, nothing)
     }
 
     /// A request of this many bytes begins to wait; false when too many do.
@@ -390,7 +379,8 @@ impl<H> AuthorityExchange<H> {
     /// When the timer is to fire for calls without a response; calls that end do not postpone it.
     fn next_timeout(&mut self, now: Timestamp) -> Option<Timestamp> {
         let first = self.calls.values().map(|(until, _)| *until).min();
-        self.timeout_at = self.timeout_at.filter(|at| first.is_some() && *at > now).or(first);
+        let known = self.timeout_at.filter(|at| first.is_some() && *at > now);
+        self.timeout_at = known.into_iter().chain(first).min();
         self.timeout_at
     }
 }

@@ -31,7 +31,7 @@ pub struct ServedPolicy {
 pub enum StoreResult {
     /// It is stored, by this worker or another.
     Stored,
-    /// A newer one is stored.
+    /// Another one is stored, and is not to be replaced by this one.
     Newer(ServedPolicy),
     /// The host did not respond.
     Unreachable,
@@ -87,6 +87,15 @@ impl LastGood {
             }
         });
         result.unwrap_or(StoreResult::Unreachable)
+    }
+
+    /// Finds out whether `taken`, which was read here, is still stored.
+    pub fn confirm(&self, shared: &impl SharedData, taken: &ServedPolicy) -> StoreResult {
+        match self.get(shared) {
+            Some(stored) if stored == *taken => StoreResult::Stored,
+            Some(other) => StoreResult::Newer(other),
+            None => StoreResult::Unreachable,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tollgate_language::MAX_DOCUMENT;
 use tollgate_policy::plugin::PolicyFrom;
 
 use crate::active_policy::ActivePolicy;
+use crate::cell::with;
 use crate::config::{Config, PluginSettings};
 use crate::follow::compile_lock::CompileLock;
 use crate::follow::last_good::{LastGood, ServedPolicy, StoreResult};
@@ -53,6 +54,12 @@ enum Step {
     Fetched(ServedPolicy, Timestamp),
 }
 
+impl Default for Step {
+    fn default() -> Self {
+        Self::Idle(Timestamp::ZERO)
+    }
+}
+
 /// One plugin that follows a server.
 pub struct Follower<H> {
     host: H,
@@ -64,8 +71,7 @@ pub struct Follower<H> {
     failures: LogOnce,
     changes: LogOnce,
     metrics: FollowMetrics,
-    /// `None` during a step.
-    state: Cell<Option<Step>>,
+    state: Cell<Step>,
     version: Cell<u64>,
     /// The tag of the policy in force; empty while that came from no server.
     tag: Cell<Vec<u8>>,
@@ -118,7 +124,7 @@ impl<H: Proxy> Follower<H> {
             scope,
             stored,
             metrics,
-            state: Cell::new(Some(Step::Idle(Timestamp::ZERO))),
+            state: Cell::default(),
             version: Cell::new(version),
             seen: Cell::new(tag.clone()),
             tag: Cell::new(tag),
@@ -136,25 +142,30 @@ impl<H: Proxy> Follower<H> {
 
     /// The time of the next call.
     pub fn next_call_at(&self) -> Option<Timestamp> {
-        let state = self.state.take();
-        let at = state.as_ref().map(|state| match state {
+        let at = with(&self.state, |state| match state {
             Step::Idle(at) | Step::Fetching { until: at, .. } | Step::Fetched(_, at) => *at,
         });
-        self.state.set(state);
-        at.filter(|_| self.fetches())
+        self.fetches().then_some(at)
     }
 
     /// Does the work that is due. Returns the policy that is in force from now on, if that is
     /// another one. The current context is the root.
     pub fn tick(&self, now: Timestamp) -> Option<ActivePolicy<H>> {
-        let (next, policy) = match self.state.take()? {
+        let (next, policy) = match self.begin_step(now) {
             Step::Idle(at) if at <= now => (self.fetch(now), None),
             Step::Fetching { until, .. } if until <= now => (self.failed("no response", now), None),
             Step::Fetched(fetched, at) if at <= now => self.compile_alone(fetched, now),
             state @ (Step::Idle(_) | Step::Fetching { .. } | Step::Fetched(..)) => (state, None),
         };
-        self.state.set(Some(next));
+        self.state.set(next);
         policy
+    }
+
+    /// Takes the step out. If a panic leaves it, which some hosts survive, the policy is fetched
+    /// later.
+    fn begin_step(&self, now: Timestamp) -> Step {
+        let again_at = now.saturating_add(self.from.every.min(RETRY_INTERVAL));
+        self.state.replace(Step::Idle(again_at))
     }
 
     fn fetch(&self, now: Timestamp) -> Step {
@@ -189,9 +200,9 @@ impl<H: Proxy> Follower<H> {
     /// Takes the response to the call with this number, whose body has `len` bytes, or why the host
     /// could not send it; false when the call belongs to another follower.
     pub fn answered(&self, number: u32, response: Result<usize, NotSent>, now: Timestamp) -> bool {
-        let next = match (self.state.take(), response) {
-            (Some(Step::Fetching { call, .. }), Ok(len)) if call == number => self.read(len, now),
-            (Some(Step::Fetching { call, .. }), Err(why)) if call == number => {
+        let next = match (self.begin_step(now), response) {
+            (Step::Fetching { call, .. }, Ok(len)) if call == number => self.read(len, now),
+            (Step::Fetching { call, .. }, Err(why)) if call == number => {
                 self.failed(why.reason(), now)
             }
             (state, _) => {
@@ -199,7 +210,7 @@ impl<H: Proxy> Follower<H> {
                 return false;
             }
         };
-        self.state.set(Some(next));
+        self.state.set(next);
         true
     }
 
@@ -310,10 +321,7 @@ impl<H: Proxy> Follower<H> {
                     return (next, None);
                 }
             };
-        let incompatible = self.incompatible.take();
-        let result = self.stored.store(&self.host, &fetched, &incompatible);
-        self.incompatible.set(incompatible);
-        match result {
+        match self.store(&fetched) {
             StoreResult::Stored => {
                 self.fallback.set(None);
                 if self.fetches() {
@@ -323,7 +331,7 @@ impl<H: Proxy> Follower<H> {
             // Another worker got this newer policy. It compiles that, unless another build of this
             // filter did.
             StoreResult::Newer(newer) => {
-                self.fallback.set(Some(fetched));
+                self.fallback.set(Some(fetched).filter(|_| self.fetches()));
                 return (Step::Fetched(newer, now), None);
             }
             StoreResult::Unreachable => return (self.retry("no shared data", now), None),
@@ -343,6 +351,19 @@ impl<H: Proxy> Follower<H> {
             }
             Err(why) => (self.retry(why, now), None),
         }
+    }
+
+    /// Stores a policy that this thread has fetched. One that another thread has fetched is stored
+    /// already, or another one is by now: written again, it could replace that, because policies of
+    /// version 0 have no order.
+    fn store(&self, fetched: &ServedPolicy) -> StoreResult {
+        if !self.fetches() {
+            return self.stored.confirm(&self.host, fetched);
+        }
+        let incompatible = self.incompatible.take();
+        let result = self.stored.store(&self.host, fetched, &incompatible);
+        self.incompatible.set(incompatible);
+        result
     }
 
     /// After a failure here, the next response is tried again.

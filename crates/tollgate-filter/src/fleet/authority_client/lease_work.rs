@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use tollgate_core::Timestamp;
 
-use super::AuthorityClient;
+use super::{AuthorityClient, LATE_AFTER};
 use crate::active_policy::ActivePolicy;
 use crate::fleet::lease_request::LeaseRequest;
 use crate::fleet::spending::RequestedKey;
@@ -40,6 +40,8 @@ impl<H: Proxy> AuthorityClient<H> {
             let (mut calls, mut checks) = (Vec::new(), Vec::new());
             while let Some((call, (until, sent))) = state.calls.pop_first() {
                 let call = u32::try_from(call).unwrap_or_default();
+                // No client waits for it any more.
+                let until = until.saturating_add(LATE_AFTER);
                 calls.push((call, until, sent.policy.fleet_fingerprint, sent.keys));
             }
             while let Some((at, policy, key)) = state.check_schedule.pop_first() {
