@@ -22,6 +22,7 @@ const TEST: &str = "one_request::one_request_of_the_simplest_policy_is_admitted"
 /// The files by crate, for a request of a policy with one gcra quota and the key `[]`, in Envoy's
 /// filter.
 pub fn measure(workspace: &Workspace) -> Result<String> {
+    files::make_folder(&workspace.out)?;
     let counts = workspace.out.join("files.callgrind");
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--collect-atstart=no"]);
