@@ -5,8 +5,9 @@
 
 use alloc::string::String;
 
+use crate::answer::cause::{Cause, status_of};
 use crate::answer::fields;
-use crate::answer::outcome::{Cause, Outcome, status_of};
+use crate::answer::outcome::Outcome;
 use crate::answer::problem_details::{Detail, ProblemDetails, ProblemKind};
 use crate::spec::action::Text;
 use crate::spec::response::BodyFormat;

@@ -13,8 +13,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::answer::body::own_body;
+use crate::answer::cause::{Cause, status_of};
 use crate::answer::fields;
-use crate::answer::outcome::{Cause, Outcome, status_of};
+use crate::answer::outcome::Outcome;
 
 const OK: u8 = 0;
 const UNKNOWN: u8 = 2;
