@@ -73,7 +73,10 @@ impl Outcome<'_> {
         match self.cause {
             Some(cause @ Cause::Silent(_)) => {
                 let code = code_of(status_of(cause));
-                let message = if code == OK { String::new() } else { self.content(cause) };
+                let mut message = String::new();
+                if code != OK {
+                    self.write_content(cause, &mut message);
+                }
                 GrpcStatus { code, message }
             }
             Some(cause @ Cause::Rule(_)) => {

@@ -361,10 +361,9 @@ impl<'a> Outcome<'a> {
         self,
         applied: &'a AppliedRule,
     ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
-        let decisions = if applied.is_unasked() { &[] } else { self.quotas_of(applied) };
-        let quotas = self.policy.quotas(applied);
+        let quotas = if applied.is_unasked() { &[] } else { self.policy.quotas(applied) };
+        let (at, decisions) = self.decided(applied, quotas.len());
         let unit = self.rule(applied).and_then(Rule::unit);
-        let at = self.at_of(applied);
         quotas.iter().zip(decisions).map(move |(quota, decision)| Reported {
             quota,
             unit,
