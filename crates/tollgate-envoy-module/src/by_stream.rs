@@ -33,10 +33,12 @@ impl<T> ByStream<T> {
         self.values.get_mut(place(id))
     }
 
-    /// Any stream, with its value. Low places are used first, so one is found soon.
-    pub(crate) fn any(&self) -> Option<(u32, &T)> {
+    /// Any stream whose value `is_it`, with its value. Low places are used first, so one is found
+    /// soon.
+    pub(crate) fn find(&self, is_it: impl Fn(&T) -> bool) -> Option<(u32, &T)> {
         let values = if self.len > 0 { &*self.values } else { &[] };
-        values.iter().flatten().next().map(|(id, value)| (*id, value))
+        let found = values.iter().flatten().find(|(_, value)| is_it(value));
+        found.map(|(id, value)| (*id, value))
     }
 }
 

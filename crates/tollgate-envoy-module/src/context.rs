@@ -47,8 +47,28 @@ pub(crate) struct Open {
     /// The number of its configuration.
     pub(crate) configuration: usize,
     pub(crate) since: Instant,
+    /// True once its request came here.
+    pub(crate) has_come: bool,
     /// True once a response was sent in the origin's place.
     pub(crate) is_answered: bool,
+}
+
+impl Open {
+    /// True when it lasts: its request has come, past the filters in front, and was not answered,
+    /// after which it would end at once.
+    pub(crate) const fn lasts(&self) -> bool {
+        self.has_come && !self.is_answered
+    }
+}
+
+/// Whether the timer is set for the earliest tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Armed {
+    #[default]
+    No,
+    Yes,
+    /// Not before a stream lasts, by which it can wake this thread.
+    Later,
 }
 
 /// Something to do when the filter has returned.
@@ -91,8 +111,7 @@ pub(crate) struct Context {
     pub(crate) hook_of: Cell<Option<(abi::Configuration, usize)>>,
     /// The response that is being handed over.
     pub(crate) answer: RefCell<Option<Answer>>,
-    /// True while the timer is set for the earliest tick.
-    pub(crate) is_armed: Cell<bool>,
+    pub(crate) armed: Cell<Armed>,
     pub(crate) numbers: RefCell<Numbers>,
     /// A response that was sent, for its memory.
     spare: Cell<Option<Box<LocalReply>>>,
@@ -212,7 +231,7 @@ impl Context {
         let tick = period.and_then(|period| Some((Instant::now().checked_add(period)?, period)));
         if let Some(root) = self.roots.borrow_mut().iter_mut().find(|root| root.id == id) {
             root.tick = tick;
-            self.is_armed.set(false);
+            self.armed.set(Armed::No);
         }
     }
 

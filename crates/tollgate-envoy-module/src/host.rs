@@ -3,6 +3,7 @@
 //! Invariant: every failure of Envoy is a value. Not here: which stream is the current one.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tollgate_core::{Span, Timestamp};
@@ -30,9 +31,6 @@ use crate::timer::{self, Sleeper};
 #[derive(Clone, Copy)]
 pub(crate) struct Host;
 
-/// The name by which log formats read it, as they do for the wasm module.
-const FILTER_STATE: &str = "wasm.";
-
 /// Why an Envoy that offers none of what calls need cannot take a configuration that makes them.
 const NO_CALLS: &str = "this Envoy sends no requests for a dynamic module's configuration, which \
     Envoy's releases from 1.38 on do; use one of them, or the wasm module tollgate-envoy.wasm";
@@ -52,14 +50,26 @@ impl Lines {
 }
 
 impl HeaderLines for Lines {
+    const ARE_LENT: bool = true;
+
     fn joined(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        current()?.joined(self.0, name).map(Cow::Owned)
+        let mut joined = None;
+        self.read(name, &mut |value| joined = Some(Cow::Owned(value.to_vec())));
+        joined
+    }
+
+    fn read(&self, name: &str, read: &mut dyn FnMut(&[u8])) {
+        if let Some(stream) = current() {
+            stream.read_joined(self.0, name, read);
+        }
     }
 }
 
 impl Proxy for Host {
     type Streams<T> = ByStream<T>;
     const SHARES_LEASE_WORK: bool = true;
+    const DECISION_STATE: &str = "wasm.tollgate";
+    const COST_STATE: &str = "wasm.tollgate_cost";
 
     fn unsupported(&self) -> Unsupported {
         Unsupported {
@@ -122,7 +132,7 @@ impl Proxy for Host {
 
     fn set_filter_state(&self, name: &str, value: &str) {
         if let Some(stream) = current() {
-            stream.set_filter_state(&[FILTER_STATE, name].concat(), value);
+            stream.set_filter_state(name, value);
         }
     }
 
@@ -207,7 +217,11 @@ impl RequestSource for Host {
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
-        current()?.attribute(Attribute::SourceAddress)
+        current()?.attribute(Attribute::SourceAddress, <[u8]>::to_vec)
+    }
+
+    fn source_ip(&self, parse: fn(&[u8]) -> Option<IpAddr>) -> Option<IpAddr> {
+        current()?.attribute(Attribute::SourceAddress, parse)?
     }
 
     fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
@@ -231,7 +245,7 @@ impl RequestSource for Host {
             }
             _ => return None,
         };
-        stream.attribute(attribute)
+        stream.attribute(attribute, <[u8]>::to_vec)
     }
 
     fn metadata_value(&self, filter: &str, name: &str, purpose: Purpose) -> Option<Value<'static>> {

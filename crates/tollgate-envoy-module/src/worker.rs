@@ -15,15 +15,15 @@ use tollgate_filter::host::reply::Reply;
 use tollgate_filter::host::streams::StreamMap;
 
 use crate::abi::{self, Level, Stream};
-use crate::calls;
 use crate::configuration::Configuration;
-use crate::context::{self, Action, Context, Open, Root, Subject};
+use crate::context::{self, Action, Armed, Context, Open, Root, Subject};
 use crate::host::Host;
 use crate::local_reply::LocalReply;
 use crate::metrics::Target;
 use crate::stored_policy;
 use crate::timer::{self, Sleeper};
 
+mod carrier;
 mod exchange;
 
 thread_local! {
@@ -74,11 +74,15 @@ impl Worker {
         self.about(subject, || {
             self.depth.set(self.depth.get().saturating_add(1));
             let result = act(&self.filter);
-            if self.depth.get() == 1 {
+            let is_outermost = self.depth.get() == 1;
+            if is_outermost {
                 self.act();
                 if self.context.streams.borrow().is_empty() {
                     self.sleep();
                 }
+            }
+            self.may_carry(stream);
+            if is_outermost {
                 self.arm();
             }
             self.depth.set(self.depth.get().saturating_sub(1));
@@ -143,7 +147,7 @@ impl Worker {
         let scheduler = if is_ready && makes_calls { envoy.scheduler() } else { None };
         if let Some(scheduler) = scheduler {
             timer::register(Sleeper::Main(configuration.number), scheduler);
-            self.context.is_armed.set(false);
+            self.context.armed.set(Armed::No);
             self.finish();
             return true;
         }
@@ -160,8 +164,9 @@ impl Worker {
     /// has no root yet. `None` when there are too many streams.
     pub(crate) fn admit(&self, configuration: usize, stream: Stream) -> Option<u32> {
         let id = self.context.numbers.borrow_mut().take()?;
+        let since = Instant::now();
         let open =
-            Open { stream, root: 0, configuration, since: Instant::now(), is_answered: false };
+            Open { stream, root: 0, configuration, since, has_come: false, is_answered: false };
         self.context.streams.borrow_mut().insert_new(id, open);
         Some(id)
     }
@@ -173,14 +178,20 @@ impl Worker {
         if let Some(open) = self.context.streams.borrow_mut().get_mut(id) {
             open.root = root;
         }
-        // A tick that is overdue comes by the timer: Envoy is still making this stream.
+        // Nothing that is overdue is done here: Envoy is still making this stream.
         self.run(id, |filter| filter.on_context_create(id, root));
     }
 
     /// Decides a request.
     pub(crate) fn request(&self, id: u32) -> Flow {
         let Some(open) = self.context.open(id) else { return Flow::Continue };
+        if let Some(open) = self.context.streams.borrow_mut().get_mut(id) {
+            open.has_come = true;
+        }
         self.context.metrics.hand_over(Target::Stream(open.stream), open.configuration);
+        if self.is_overdue(open.since) {
+            self.tick();
+        }
         self.take_stored(open.root);
         if !self.context.roots.borrow().iter().any(|root| root.id == open.root && root.is_ready) {
             self.run(id, |_| self.context.queue(id, |it| it.fill(Reply::overloaded())));
@@ -225,16 +236,6 @@ impl Worker {
         self.context.numbers.borrow_mut().give_back(id);
     }
 
-    /// Lets another stream wake this thread, if the one that ended did.
-    fn hand_carrier_on(&self, id: u32) {
-        if self.carrier.get() == Some(id) {
-            self.carrier.set(None);
-            self.context.is_armed.set(false);
-            timer::unregister(self.sleeper());
-            self.arm();
-        }
-    }
-
     /// Calls the roots that want to be called by now.
     pub(crate) fn tick(&self) {
         let now = Instant::now();
@@ -244,7 +245,7 @@ impl Worker {
                 root.tick = Some((at.max(now).checked_add(period)?, period));
                 Some(root.id)
             });
-            self.context.is_armed.set(false);
+            self.context.armed.set(Armed::No);
             let Some(root) = due else { break };
             self.depth.set(self.depth.get().saturating_add(1));
             self.about(Subject { root, stream: 0 }, || self.filter.on_tick(root));
@@ -324,7 +325,7 @@ impl Worker {
             self.remove_root(id);
             self.context.roots.borrow_mut().retain(|root| root.id != id);
             self.context.metrics.forget(configuration);
-            self.context.is_armed.set(false);
+            self.context.armed.set(Armed::No);
         }
     }
 
@@ -357,33 +358,5 @@ impl Worker {
             reply.send(open.stream);
             self.context.keep(reply);
         }
-    }
-
-    /// Sets when the timer wakes this thread.
-    fn arm(&self) {
-        if self.context.is_armed.get() {
-            return;
-        }
-        let tick_of = |root: &Root| root.tick.map(|(at, _)| at);
-        let roots = self.context.roots.borrow();
-        let at = roots.iter().filter(|root| !root.is_main).filter_map(tick_of).min();
-        let of_main = roots.iter().filter(|root| root.is_main);
-        let of_main: Vec<_> = of_main.map(|it| (it.configuration.number, tick_of(it))).collect();
-        drop(roots);
-        // Without a thread the next hook tries again.
-        let wakes_main = |(number, at)| timer::wake_at(Sleeper::Main(number), at);
-        let is_armed = of_main.into_iter().map(wakes_main).fold(true, |all, is_set| all & is_set);
-        if at.is_some() && self.carrier.get().is_none() {
-            let any = self.context.streams.borrow().any().map(|(id, open)| (id, open.stream));
-            let Some((id, stream)) = any else { return };
-            self.carrier.set(Some(id));
-            timer::register(self.sleeper(), stream.scheduler());
-            if calls::has_mail(self.number()) {
-                // It came while no stream could wake this thread.
-                timer::wake(self.sleeper());
-            }
-        }
-        let is_awake = self.carrier.get().is_none() || timer::wake_at(self.sleeper(), at);
-        self.context.is_armed.set(is_armed && is_awake);
     }
 }

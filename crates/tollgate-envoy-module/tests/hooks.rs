@@ -98,6 +98,46 @@ fn a_waiting_request_is_resumed_by_the_timer() {
     assert!(stream.response_header("ratelimit").is_some());
 }
 
+// The denied keys are to be logged in a minute, so a stream is wanted by which to wake the thread.
+#[test]
+fn only_a_stream_that_lasts_wakes_its_thread() {
+    let configuration = policy(&by_key("carrier", 1));
+    assert!(ask(&configuration, "a"));
+    let open = |key| configuration.open(Stream::get(&[("x-key", key)]));
+    let before = open("b");
+    assert_eq!((before.request(), envoy::schedulers_made()), (0, 0), "nothing is to be done");
+    assert!(!ask(&configuration, "a"));
+    assert_eq!((envoy::schedulers(), envoy::schedulers_made()), (1, 1), "by the one before");
+    before.end();
+    for _ in 0..10 {
+        assert!(!ask(&configuration, "a"));
+    }
+    assert_eq!((envoy::schedulers(), envoy::schedulers_made()), (0, 1));
+    let after = open("c");
+    assert_eq!(envoy::schedulers(), 0, "another filter may deny it");
+    assert_eq!((after.request(), envoy::schedulers()), (0, 1));
+    after.end();
+    assert_eq!((envoy::schedulers(), envoy::schedulers_made()), (0, 2));
+}
+
+// Guards: a thread that only denies, and never logs the denied keys, because no stream lasts.
+#[test]
+fn a_request_looks_for_what_no_stream_has_brought() {
+    const INFO: i32 = 2;
+    let configuration = policy(&by_key("overdue", 1));
+    assert!(ask(&configuration, "a"));
+    let logged = || {
+        assert!(!ask(&configuration, "a"));
+        envoy::logged(INFO, "denied in 60 s; most of them: rule=overdue")
+    };
+    assert_eq!(logged(), 0);
+    envoy::let_pass(59);
+    assert_eq!(logged(), 0);
+    envoy::let_pass(2);
+    assert_eq!([logged(), logged()], [1, 1]);
+    assert_eq!(envoy::schedulers_made(), 0);
+}
+
 #[test]
 fn a_stream_may_end_while_it_is_answered() {
     let configuration = policy(&by_key("inside", 1));

@@ -361,7 +361,7 @@ impl<H: Proxy> ActivePolicy<H> {
 
 /// The content type of a gRPC request's denial; `None` for any other request.
 pub fn grpc_type<H: Proxy>(facts: &RequestFacts<H>) -> Option<&'static str> {
-    facts.header("content-type").and_then(|kind| tollgate_policy::grpc_content_type(&kind))
+    facts.read_header("content-type", tollgate_policy::grpc_content_type)?
 }
 
 #[cfg(test)]

@@ -248,7 +248,9 @@ impl Proxy for Host {
         let mut fields = HeaderMapWriter::default();
         reply.fields(&mut |name, value| fields.push(name, value.as_bytes()));
         self.world.refused.borrow_mut().push((reply.status, fields.finish()));
-        self.world.bodies.borrow_mut().push(reply.body);
+        let mut body = String::new();
+        reply.write_body(&mut body);
+        self.world.bodies.borrow_mut().push(body.into_bytes());
         true
     }
 

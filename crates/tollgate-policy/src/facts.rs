@@ -113,6 +113,12 @@ pub trait Facts {
     /// order, as in the Fetch standard; `None` when there is none.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
+    /// Hands the value of a header to `read`. A surface whose values would have to be copied for
+    /// [`Facts::header`] can lend them here; `read` calls nothing of it.
+    fn read_header<R>(&self, name: &str, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.header(name).map(|value| read(&value))
+    }
+
     /// The peer address (in a Worker: CF-Connecting-IP); `None` when there
     /// is none, as on a Unix socket.
     fn peer(&self) -> Option<IpAddr>;

@@ -97,7 +97,7 @@ pub use facts::{CertificateField, CloudflareField, Entry, Facts, RequestedLimit}
 pub use pipeline::applied::SettledCharge;
 pub use pipeline::body_scan::BodyScan;
 pub use pipeline::in_flight::{CONFIRMED_AFTER, RequestInFlight};
-pub use pipeline::key_hashes::pk_text;
+pub use pipeline::key_hashes::{pk_text, push_pk_text};
 pub use pipeline::memory::PlanMemory;
 pub use pipeline::now::Now;
 pub use pipeline::order::ChargingOrder;

@@ -184,7 +184,12 @@ impl<M: Module> Proxy for Host<M> {
         let mut headers = HeaderMapWriter::default();
         reply.fields(&mut |name, value| headers.push(name, value.as_bytes()));
         let headers = headers.finish();
-        let Reply { status, grpc_status, details, body, .. } = reply;
+        let mut text = String::new();
+        reply.write_details(&mut text);
+        let len = text.len();
+        reply.write_body(&mut text);
+        let (details, body) = text.split_at_checked(len).unwrap_or_default();
+        let Reply { status, grpc_status, .. } = reply;
         // SAFETY: the host reads all of them during the call.
         let status = unsafe {
             proxy_send_local_response(

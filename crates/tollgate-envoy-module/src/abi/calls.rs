@@ -61,7 +61,7 @@ impl Configuration {
         const CANNOT_CREATE: i32 = 4;
         // SAFETY: the type is that of the ABI.
         let callout = unsafe { function::<Callout>(CALLOUT) }.ok_or(NotCalled::Refused)?;
-        let pairs = HeaderPair::list_of_bytes(headers);
+        let pairs: Vec<_> = headers.map(HeaderPair::of).collect();
         let mut number = 0;
         // SAFETY: the configuration lives; Envoy reads all of them during the call.
         let result = unsafe {

@@ -83,22 +83,14 @@ impl HeaderPair {
     /// No bytes.
     pub(crate) const EMPTY: Self = Self { name: null(), name_len: 0, value: null(), value_len: 0 };
 
-    /// Lends these lines.
-    pub(crate) fn list<'l>(lines: impl Iterator<Item = (&'l str, &'l str)>) -> Vec<Self> {
-        Self::list_of_bytes(lines.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
-    }
-
-    /// The same of values that are bytes.
-    pub(crate) fn list_of_bytes<'l>(
-        lines: impl Iterator<Item = (&'l [u8], &'l [u8])>,
-    ) -> Vec<Self> {
-        let lend = |(name, value): (&[u8], &[u8])| Self {
+    /// Lends this line.
+    pub(crate) const fn of((name, value): (&[u8], &[u8])) -> Self {
+        Self {
             name: name.as_ptr(),
             name_len: name.len(),
             value: value.as_ptr(),
             value_len: value.len(),
-        };
-        lines.map(lend).collect()
+        }
     }
 
     /// The name.

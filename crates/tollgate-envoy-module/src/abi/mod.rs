@@ -40,6 +40,18 @@ pub(crate) struct Stream(*mut c_void);
 #[derive(Clone, Copy)]
 pub(crate) struct Configuration(*mut c_void);
 
+/// The memory of header lines that are lent to Envoy for one call.
+#[derive(Default)]
+pub(crate) struct HeaderList(Vec<HeaderPair>);
+
+impl HeaderList {
+    fn of<'l>(&mut self, lines: impl Iterator<Item = (&'l [u8], &'l [u8])>) -> &[HeaderPair] {
+        self.0.clear();
+        self.0.extend(lines.map(HeaderPair::of));
+        &self.0
+    }
+}
+
 /// A handle by which any thread can wake the thread of a stream, or the main thread for a
 /// configuration. The stream or the configuration may be gone.
 pub(crate) struct Scheduler {
@@ -75,21 +87,28 @@ impl Stream {
         unsafe { imports::envoy_dynamic_module_callback_http_get_headers_size(self.0, kind) > 0 }
     }
 
-    /// The values of a header, joined by `, `; `None` when there is no such line. Of each
-    /// pseudo-header there is one line, which costs less than a list of all.
-    pub(crate) fn joined(self, kind: HeaderKind, name: &str) -> Option<Vec<u8>> {
-        if name.starts_with(':') {
-            return self.header(kind, name, <[u8]>::to_vec);
+    /// Hands the values of a header, joined by `, `, to `read`, which calls nothing of Envoy; does
+    /// not when there is no such line. Envoy knows the place of some headers, of which there is one
+    /// line: that costs less than a list of all. For any other it would make a map of all.
+    pub(crate) fn read_joined(self, kind: HeaderKind, name: &str, read: &mut dyn FnMut(&[u8])) {
+        if name.starts_with(':') || name == "content-type" {
+            return self.header(kind, name, read).unwrap_or_default();
         }
         lent::with(self.0, kind, |lines| {
             let mut values = lines.values(name);
-            let mut joined = values.next()?.to_vec();
-            for value in values {
-                joined.extend_from_slice(b", ");
-                joined.extend_from_slice(value);
+            match (values.next(), values.next()) {
+                (None, _) => {}
+                (Some(value), None) => read(value),
+                (Some(first), Some(second)) => {
+                    let mut joined = [first, second].join(&b", "[..]);
+                    for value in values {
+                        joined.extend_from_slice(b", ");
+                        joined.extend_from_slice(value);
+                    }
+                    read(&joined);
+                }
             }
-            Some(joined)
-        })?
+        });
     }
 
     /// The first line of a header, of which there is at most one.
@@ -152,12 +171,12 @@ impl Stream {
     pub(crate) fn respond<'l>(
         self,
         status: u16,
-        lines: impl Iterator<Item = (&'l str, &'l str)>,
+        (list, lines): (&mut HeaderList, impl Iterator<Item = (&'l [u8], &'l [u8])>),
         body: &[u8],
         details: &str,
     ) {
         lent::end();
-        let pairs = HeaderPair::list(lines);
+        let pairs = list.of(lines);
         // SAFETY: the stream lives; Envoy reads all of them during the call.
         unsafe {
             imports::envoy_dynamic_module_callback_http_send_response(
@@ -173,9 +192,12 @@ impl Stream {
     }
 
     /// Responds with these headers alone, `:status` among them; otherwise as [`Stream::respond`].
-    pub(crate) fn respond_with_headers<'l>(self, lines: impl Iterator<Item = (&'l str, &'l str)>) {
+    pub(crate) fn respond_with_headers<'l>(
+        self,
+        (list, lines): (&mut HeaderList, impl Iterator<Item = (&'l [u8], &'l [u8])>),
+    ) {
         lent::end();
-        let pairs = HeaderPair::list(lines);
+        let pairs = list.of(lines);
         // SAFETY: as in `respond`.
         unsafe {
             imports::envoy_dynamic_module_callback_http_send_response_headers(
@@ -196,17 +218,21 @@ impl Stream {
         lent::end();
     }
 
-    /// A value that is text.
-    pub(crate) fn attribute(self, attribute: Attribute) -> Option<Vec<u8>> {
+    /// Hands a value that is text to `read`, which calls nothing of Envoy.
+    pub(crate) fn attribute<T>(
+        self,
+        attribute: Attribute,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
         let mut found = Buffer::EMPTY;
-        // SAFETY: the stream lives; Envoy writes one buffer, which is copied before any other call.
+        // SAFETY: the stream lives; Envoy writes one buffer, which is read before any other call.
         unsafe {
             imports::envoy_dynamic_module_callback_http_filter_get_attribute_string(
                 self.0,
                 attribute,
                 &raw mut found,
             )
-            .then(|| found.bytes().to_vec())
+            .then(|| read(found.bytes()))
         }
     }
 

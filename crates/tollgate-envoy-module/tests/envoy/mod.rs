@@ -117,6 +117,9 @@ thread_local! {
     /// The streams of this thread that were woken.
     static WAKES: (Sender<usize>, Receiver<usize>) = channel();
     static SCHEDULERS: Cell<i64> = const { Cell::new(0) };
+    static SCHEDULERS_MADE: Cell<i64> = const { Cell::new(0) };
+    /// Seconds that this thread's clock is ahead of the machine's.
+    static AHEAD_S: Cell<i64> = const { Cell::new(0) };
 }
 
 /// Loads the module; the version of its ABI, and `None` when it refuses.
@@ -306,6 +309,46 @@ pub fn errors() -> Vec<String> {
 /// Handles that this thread made and did not delete.
 pub fn schedulers() -> i64 {
     SCHEDULERS.get()
+}
+
+/// Handles that this thread made.
+pub fn schedulers_made() -> i64 {
+    SCHEDULERS_MADE.get()
+}
+
+/// Puts the monotonic clock of this thread forward.
+pub fn let_pass(seconds: i64) {
+    AHEAD_S.set(AHEAD_S.get() + seconds);
+}
+
+#[repr(C)]
+struct TimeSpec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+unsafe extern "C" {
+    fn syscall(number: i64, ...) -> i64;
+}
+
+/// Takes the place of the C library's function in this program.
+///
+/// # Safety
+/// As for the C function: `out` points to a time that may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_gettime(clock: i32, out: *mut TimeSpec) -> i32 {
+    const MONOTONIC: i32 = 1;
+    #[cfg(target_arch = "x86_64")]
+    const NUMBER: i64 = 228;
+    #[cfg(target_arch = "aarch64")]
+    const NUMBER: i64 = 113;
+    // SAFETY: the system's function of this number has these arguments.
+    let status = unsafe { syscall(NUMBER, clock, out) };
+    if status == 0 && clock == MONOTONIC {
+        // SAFETY: it was just written.
+        unsafe { (*out).seconds += AHEAD_S.get() };
+    }
+    status as i32
 }
 
 /// Calls about streams that had ended.
@@ -619,6 +662,7 @@ extern "C" fn envoy_dynamic_module_callback_http_get_body_chunks(
 extern "C" fn envoy_dynamic_module_callback_http_filter_scheduler_new(s: P) -> P {
     let pointer = (&raw const *stream(s)).expose_provenance();
     SCHEDULERS.set(SCHEDULERS.get() + 1);
+    SCHEDULERS_MADE.set(SCHEDULERS_MADE.get() + 1);
     let wakes = WAKES.with(|(wakes, _)| wakes.clone());
     Box::into_raw(Box::new((wakes, pointer))).cast()
 }

@@ -73,6 +73,13 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn log_warning(&self, text: &str);
     /// One line in the host's log, at its usual level.
     fn log_info(&self, text: &str);
+    /// The name of the filter state with the access log's fields of a request, which formats read
+    /// as `wasm.tollgate`: a host of wasm modules adds the prefix.
+    const DECISION_STATE: &str = "tollgate";
+    /// The same with the costs that a response settled:
+    /// `rule=tokens estimate=500 actual=350 difference=-150`, or `actual=unreadable` with the
+    /// reason why it is unknown.
+    const COST_STATE: &str = "tollgate_cost";
     /// Sets a value of the request of the current context that the host's access log can read.
     fn set_filter_state(&self, name: &str, value: &str);
     /// Sets a header of the request to the origin; a client's value under that name is replaced.

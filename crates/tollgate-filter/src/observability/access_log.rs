@@ -8,17 +8,9 @@
 //! request that all rules allow costs nothing here.
 
 use tollgate_core::{Span, Verdict};
-use tollgate_policy::{DenyMatch, Outcome, RuleDecision, RuleResult, SettledCharge, pk_text};
+use tollgate_policy::{DenyMatch, Outcome, RuleDecision, RuleResult, SettledCharge, push_pk_text};
 
 use crate::observability::labels::Labels;
-
-/// The name of the filter state, after the host's own prefix `wasm.`.
-pub const FILTER_STATE: &str = "tollgate";
-
-/// The name of the filter state with the costs that a response settled:
-/// `rule=tokens estimate=500 actual=350 difference=-150`, or `actual=unreadable` with the reason
-/// why it is unknown.
-pub const COST_STATE: &str = "tollgate_cost";
 
 /// The fields of a request that was denied before any rule was checked.
 pub const UNDECIDED: &str = "result=failed";
@@ -26,9 +18,27 @@ pub const UNDECIDED: &str = "result=failed";
 /// The most rules whose fields are written.
 const MOST_RULES: usize = 8;
 
-/// The fields of a request that has waited this long; nothing when all rules allow it.
-pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
-    let (mut text, mut left) = (String::with_capacity(128), MOST_RULES);
+/// A decided request, and what its fields need to know.
+pub struct Decided<'a> {
+    /// The decisions.
+    pub outcome: &'a Outcome<'a>,
+    /// How long it has waited.
+    pub waited: Span,
+    /// The partition by which a rule denies it, and the hash of its key, if that is known already.
+    pub denied_by: Option<(usize, u64)>,
+    pub labels: &'a Labels,
+    /// The version of the policy.
+    pub version: u64,
+}
+
+/// Appends the fields of a request; nothing when all rules allow it.
+pub fn push_fields(decided: &Decided<'_>, text: &mut String) {
+    let Decided { outcome, waited, denied_by, labels, version } = *decided;
+    let mut left = MOST_RULES;
+    let pk_of = |partition: usize| {
+        let known = denied_by.filter(|(known, _)| *known == partition);
+        known.map(|(_, pk)| pk).or_else(|| outcome.partition_pk(partition))
+    };
     let push_deny = |matched: DenyMatch<'_>, text: &mut String| {
         begin(text);
         push(text, "rule=", labels.deny_rule(matched.index));
@@ -38,22 +48,22 @@ pub fn fields(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64
     // First what decides, so that shadow rules hide nothing.
     if let Some(matched) = outcome.denied_by() {
         left = left.saturating_sub(1);
-        push_deny(matched, &mut text);
+        push_deny(matched, text);
     }
     let notable = outcome.decisions_after(waited);
     let notable = notable.filter(|decision| decision.result != RuleResult::Allowed);
     for decision in notable.take(left) {
         left = left.saturating_sub(1);
-        begin(&mut text);
-        push_rule(&decision, waited, labels, &mut text);
-        if let Some(pk) = decision.partition.and_then(|index| outcome.partition_pk(index)) {
-            push(&mut text, " pk=", &pk_text(pk));
+        begin(text);
+        push_rule(&decision, waited, labels, text);
+        if let Some(pk) = decision.partition.and_then(pk_of) {
+            text.push_str(" pk=");
+            push_pk_text(pk, text);
         }
-        push_number(&mut text, " version=", version);
+        push_number(text, " version=", version);
     }
     let shadows = outcome.deny_matches().filter(|matched| !matched.rule.is_enforced);
-    shadows.take(left).for_each(|matched| push_deny(matched, &mut text));
-    text
+    shadows.take(left).for_each(|matched| push_deny(matched, text));
 }
 
 /// The fields of the costs that a response settled.

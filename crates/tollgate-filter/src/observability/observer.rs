@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::counts::commit_stats::CommitStats;
 use crate::host::proxy::Proxy;
 use crate::host::timer::TimerUser;
-use crate::observability::access_log::{self, COST_STATE, FILTER_STATE};
+use crate::observability::access_log::{self, Decided};
 use crate::observability::address_check::AddressCheck;
 use crate::observability::counter_buffer::CounterBuffer;
 use crate::observability::denied_keys::DeniedKeys;
@@ -35,6 +35,8 @@ pub struct Observer<H> {
     counters: Rc<CounterBuffer<H>>,
     addresses: AddressCheck<H>,
     denied_keys: Cell<DeniedKeys>,
+    /// Of the access log's fields, for its memory.
+    text: Cell<String>,
     /// When the log reports the keys that are denied most.
     log_at: Cell<Option<Timestamp>>,
     has_ended: Cell<bool>,
@@ -60,6 +62,7 @@ impl<H: Proxy> Observer<H> {
             metrics,
             counters: Rc::clone(counters),
             denied_keys: Cell::default(),
+            text: Cell::default(),
             log_at: Cell::default(),
             has_ended: Cell::default(),
         }
@@ -68,14 +71,18 @@ impl<H: Proxy> Observer<H> {
     /// The final decision on the request of the current context, which came this long after it.
     pub fn count(&self, outcome: &Outcome<'_>, waited: Span) {
         let plan = outcome.plan();
+        let denied_by = outcome.refused_key();
         if self.metrics.count(outcome, waited, plan.has_failed(), &self.counters) {
-            let fields = access_log::fields(outcome, waited, &self.labels, self.version);
-            self.host.set_filter_state(FILTER_STATE, &fields);
+            let (labels, version) = (&self.labels, self.version);
+            let mut text = self.text.take();
+            let decided = Decided { outcome, waited, denied_by, labels, version };
+            access_log::push_fields(&decided, &mut text);
+            self.host.set_filter_state(H::DECISION_STATE, &text);
+            text.clear();
+            self.text.set(text);
         }
         if let Some(rule) = outcome.refused_by() {
-            let its = outcome.decisions().find(|it| it.rule == rule).and_then(|it| it.partition);
-            let pk = its.and_then(|partition| outcome.partition_pk(partition));
-            self.record_denial(pk.map(|pk| (rule, pk)));
+            self.record_denial(denied_by.map(|(_, pk)| (rule, pk)));
         } else if plan.is_denied() {
             self.record_denial(None);
         }
@@ -102,7 +109,7 @@ impl<H: Proxy> Observer<H> {
         self.metrics.count_costs(costs, &self.counters);
         if !has_ended {
             let fields = access_log::costs(settlement.all_costs(), &self.labels);
-            self.host.set_filter_state(COST_STATE, &fields);
+            self.host.set_filter_state(H::COST_STATE, &fields);
         }
     }
 
@@ -115,7 +122,7 @@ impl<H: Proxy> Observer<H> {
     pub fn count_undecided(&self) {
         self.add(&CommitStats { failures: 1, ..CommitStats::default() });
         self.metrics.count_undecided(&self.counters);
-        self.host.set_filter_state(FILTER_STATE, access_log::UNDECIDED);
+        self.host.set_filter_state(H::DECISION_STATE, access_log::UNDECIDED);
     }
 
     /// Counts the other events of a commit.

@@ -69,7 +69,11 @@ impl<H: Proxy> Arrival<'_, H> {
                 Some(turn) => self.hold(plan, now).join_queue(turn, now),
                 None => self.hold(plan, now).reject_waiting(Full::Late(wait), now),
             },
-            Disposition::Deny { .. } => self.deny(plan),
+            Disposition::Deny { .. } => {
+                let grpc = grpc_type(self.facts);
+                PendingResponse::refuse(self.host, &self.policy, outcome, (grpc, Span::ZERO));
+                Pending::Response(PendingResponse::of_refusal(self.policy, plan, grpc))
+            }
         }
     }
 
@@ -121,13 +125,8 @@ impl<H: Proxy> Arrival<'_, H> {
     }
 
     fn deny(self, plan: Box<Plan>) -> Pending<H> {
-        let grpc = grpc_type(self.facts);
-        Pending::Response(PendingResponse::refusal(
-            self.host,
-            self.policy,
-            plan,
-            (grpc, Span::ZERO),
-        ))
+        let how = (grpc_type(self.facts), Span::ZERO);
+        Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, how))
     }
 
     fn hold(self, plan: Box<Plan>, now: Timestamp) -> HeldRequest<H> {

@@ -30,6 +30,10 @@ pub trait RequestSource {
     fn request_headers(&self) -> Option<Self::Lines>;
     /// The address of the other end: `ip:port`, `[ip]:port`, or the path of a socket.
     fn source_address(&self) -> Option<Vec<u8>>;
+    /// The IP address in it, which `parse` finds. A host that lends the address need not copy it.
+    fn source_ip(&self, parse: fn(&[u8]) -> Option<IpAddr>) -> Option<IpAddr> {
+        parse(&self.source_address()?)
+    }
     /// A property of the stream; the parts of its path have zero bytes between them.
     fn property(&self, path: &[u8]) -> Option<Vec<u8>>;
     /// False for a host without the property `metadata`, which returns one value at a time.
@@ -161,13 +165,22 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        // Envoy names the host `:authority` in every version of HTTP.
-        let name = if name == "host" { ":authority" } else { name };
-        self.headers()?.joined(name)
+        self.headers()?.joined(name_of(name))
+    }
+
+    fn read_header<R>(&self, name: &str, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        if !S::Lines::ARE_LENT {
+            return self.header(name).map(|value| read(&value));
+        }
+        let (mut read, mut result) = (Some(read), None);
+        self.headers()?.read(name_of(name), &mut |value| {
+            result = read.take().map(|read| read(value));
+        });
+        result
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        *self.peer.get_or_init(|| parse_address(&self.source.source_address()?))
+        *self.peer.get_or_init(|| self.source.source_ip(parse_address))
     }
 
     fn route(&self) -> Option<Cow<'_, [u8]>> {
@@ -194,6 +207,11 @@ impl<S: RequestSource> Facts for RequestFacts<S> {
         let path = path.iter().map(String::as_str);
         self.metadata.value(&self.source, filter, path)?.identifier()
     }
+}
+
+/// Envoy names the host `:authority` in every version of HTTP.
+fn name_of(header: &str) -> &str {
+    if header == "host" { ":authority" } else { header }
 }
 
 /// The IP address of a socket address; `None` for the path of a Unix socket.

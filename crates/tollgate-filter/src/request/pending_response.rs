@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use tollgate_core::Span;
-use tollgate_policy::{BodyScan, Plan};
+use tollgate_policy::{BodyScan, Outcome, Plan};
 
 use crate::active_policy::ActivePolicy;
 use crate::host::proxy::Proxy;
@@ -48,11 +48,29 @@ impl<H: Proxy> PendingResponse<H> {
         host: &H,
         policy: Rc<ActivePolicy<H>>,
         plan: Box<Plan>,
-        (grpc, waited): (Option<&'static str>, Span),
+        how: (Option<&'static str>, Span),
     ) -> Self {
-        let outcome = policy.outcome(&plan);
+        Self::refuse(host, &policy, policy.outcome(&plan), how);
+        Self::of_refusal(policy, plan, how.0)
+    }
+
+    /// The first part of [`PendingResponse::refusal`], where the outcome is known.
+    pub fn refuse(
+        host: &H,
+        policy: &ActivePolicy<H>,
+        outcome: Outcome<'_>,
+        (grpc, waited): (Option<&'static str>, Span),
+    ) {
         policy.count(&outcome, waited);
         host.reply(Reply::new(outcome, &policy.observer.labels, grpc));
+    }
+
+    /// The additions that the response to a denied request still needs.
+    pub fn of_refusal(
+        policy: Rc<ActivePolicy<H>>,
+        plan: Box<Plan>,
+        grpc: Option<&'static str>,
+    ) -> Self {
         if let Some(content_type) = grpc {
             return Self::Trailers(policy, plan, content_type);
         }

@@ -5,8 +5,9 @@
 
 use alloc::string::String;
 
+use crate::answer::cause::{Cause, status_of};
 use crate::answer::fields;
-use crate::answer::outcome::{Cause, Outcome, status_of};
+use crate::answer::outcome::Outcome;
 use crate::answer::problem_details::{Detail, ProblemDetails, ProblemKind};
 use crate::spec::action::Text;
 use crate::spec::response::BodyFormat;
@@ -16,26 +17,33 @@ impl Outcome<'_> {
     /// empty for a status that has none.
     #[must_use]
     pub fn body(&self) -> String {
-        let Some(cause) = self.cause else { return String::new() };
-        if is_bodiless(status_of(cause)) { String::new() } else { self.content(cause) }
+        let mut body = String::new();
+        self.write_body(&mut body);
+        body
     }
 
-    /// The text of a denial, if its status has a body.
-    pub(crate) fn content(&self, cause: Cause<'_>) -> String {
+    /// Appends [`Outcome::body`] to `out`.
+    pub fn write_body(&self, out: &mut String) {
+        if let Some(cause) = self.cause.filter(|cause| !is_bodiless(status_of(*cause))) {
+            self.write_content(cause, out);
+        }
+    }
+
+    /// Appends the text of a denial, if its status has a body.
+    pub(crate) fn write_content(&self, cause: Cause<'_>, out: &mut String) {
         if let Some(body) = own_body(cause) {
-            return body.0.clone();
+            return out.push_str(&body.0);
         }
         if let Cause::Silent(reply) = cause {
-            return reply.body.as_ref().map(|body| body.0.clone()).unwrap_or_default();
+            return reply.body.iter().for_each(|body| out.push_str(&body.0));
         }
         match self.policy.response.spec.body {
-            BodyFormat::Empty => String::new(),
+            BodyFormat::Empty => {}
             BodyFormat::Text => {
-                let mut text = self.detail().text();
-                text.push('\n');
-                text
+                self.detail().push(out);
+                out.push('\n');
             }
-            BodyFormat::ProblemJson => self.problem(cause),
+            BodyFormat::ProblemJson => self.write_problem(cause, out),
         }
     }
 
@@ -68,7 +76,7 @@ impl Outcome<'_> {
         binding.flat_map(|applied| self.of_rule(applied)).any(|r| r.decision.limit == 0)
     }
 
-    fn problem(&self, cause: Cause<'_>) -> String {
+    fn write_problem(&self, cause: Cause<'_>, out: &mut String) {
         let kind = match cause {
             Cause::Failure | Cause::Busy => ProblemKind::REDUCED_CAPACITY,
             Cause::Malformed(_) => ProblemKind::BAD_REQUEST,
@@ -80,7 +88,7 @@ impl Outcome<'_> {
                 ProblemKind::QUOTA_EXCEEDED
             }
         };
-        kind.of_quotas(status_of(cause), self.detail(), self.violated())
+        kind.write(status_of(cause), self.detail(), self.violated(), out);
     }
 
     /// `None` without a body: Envoy would drop the type, and all surfaces respond alike.

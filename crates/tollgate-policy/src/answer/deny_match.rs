@@ -3,7 +3,8 @@
 //! Invariant: it only reads the plan. A denied request was not evaluated further, so no rule that
 //! counts has a result then.
 
-use crate::answer::outcome::{Cause, Outcome};
+use crate::answer::cause::Cause;
+use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
 use crate::pipeline::matched_deny::MatchedDeny;
 use crate::policy::compiled::Policy;

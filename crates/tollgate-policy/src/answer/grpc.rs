@@ -13,8 +13,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::answer::body::own_body;
+use crate::answer::cause::{Cause, status_of};
 use crate::answer::fields;
-use crate::answer::outcome::{Cause, Outcome, status_of};
+use crate::answer::outcome::Outcome;
 
 const OK: u8 = 0;
 const UNKNOWN: u8 = 2;
@@ -72,7 +73,10 @@ impl Outcome<'_> {
         match self.cause {
             Some(cause @ Cause::Silent(_)) => {
                 let code = code_of(status_of(cause));
-                let message = if code == OK { String::new() } else { self.content(cause) };
+                let mut message = String::new();
+                if code != OK {
+                    self.write_content(cause, &mut message);
+                }
                 GrpcStatus { code, message }
             }
             Some(cause @ Cause::Rule(_)) => {

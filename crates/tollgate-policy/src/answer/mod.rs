@@ -9,5 +9,6 @@ pub(crate) mod body;
 pub(crate) mod problem_details;
 pub(crate) mod outcome;
 pub(crate) mod fields;
+pub(crate) mod cause;
 pub(crate) mod text;
 pub(crate) mod rule_result;

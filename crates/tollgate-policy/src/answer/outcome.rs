@@ -9,6 +9,7 @@
 
 use tollgate_core::{Algorithm, Decision, Span, Verdict};
 
+use crate::answer::cause::{Cause, status_of};
 use crate::answer::fields::{FieldWriter, NearestQuota, Reported};
 use crate::answer::rule_result::RuleResult;
 use crate::answer::text::Text;
@@ -17,10 +18,9 @@ use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{Full, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
-use crate::spec::action::{Action, Reply};
+use crate::spec::action::Action;
 use crate::spec::on_failure::OnFailure;
 use crate::stable_hash::stable_hash;
-use tollgate_http_syntax::malformed::Malformed;
 
 /// Whether the request may proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,25 +40,6 @@ pub enum Disposition {
     },
 }
 
-/// The cause of a denial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause<'a> {
-    /// A quota denies; with the rule's own response, if any.
-    Quota(Option<&'a Reply>),
-    /// As for a quota, but no limit is reported to the client.
-    Silent(&'a Reply),
-    /// The request lacks a part of a key; with the rule's own response, if any.
-    MissingKey(Option<&'a Reply>),
-    /// A rule that denies matches the request; with its response.
-    Rule(&'a Reply),
-    /// The key that a rule counts by cannot be read.
-    Malformed(Malformed),
-    /// A state could not be read or written, and the rule's failure mode is to deny.
-    Failure,
-    /// The request would have to wait, and too many requests are waiting.
-    Busy,
-}
-
 /// The decision on one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
@@ -66,20 +47,20 @@ pub struct Outcome<'a> {
     pub(crate) policy: &'a Policy,
     /// The cause of the denial, if the request is denied.
     pub(crate) cause: Option<Cause<'a>>,
-    /// The index of the rule that denies it.
-    refused_by: Option<u16>,
+    /// The index of the rule that denies it, and its result.
+    refused: Option<(u16, RuleResult)>,
 }
 
 impl Plan {
     /// The outcome of a decided plan.
     #[must_use]
     pub fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
-        let undecided = Outcome { plan: self, policy, cause: None, refused_by: None };
+        let undecided = Outcome { plan: self, policy, cause: None, refused: None };
         if let Some(cause) = undecided.find_denial() {
             return Outcome { cause: Some(cause), ..undecided };
         }
-        let (cause, refused_by) = undecided.find_cause().unzip();
-        Outcome { cause, refused_by, ..undecided }
+        let (cause, refused) = undecided.find_cause().unzip();
+        Outcome { cause, refused, ..undecided }
     }
 }
 
@@ -171,7 +152,7 @@ impl<'a> Outcome<'a> {
     /// response. `None`, too, when [a deny rule](Outcome::denied_by) does.
     #[must_use]
     pub fn refused_by(&self) -> Option<usize> {
-        self.refused_by.map(usize::from)
+        self.refused.map(|(rule, _)| rule.into())
     }
 
     /// The time until the same request is allowed, if no other request uses its keys: the longest
@@ -231,7 +212,13 @@ impl<'a> Outcome<'a> {
         rule
     }
 
+    /// The result of a rule. That of the rule that denies is known.
     pub(crate) fn result(&self, applied: &'a AppliedRule) -> RuleResult {
+        let known = self.refused.filter(|(rule, _)| *rule == applied.rule);
+        known.map_or_else(|| self.find_result(applied), |(_, result)| result)
+    }
+
+    fn find_result(&self, applied: &'a AppliedRule) -> RuleResult {
         if applied.malformed().is_some() {
             return RuleResult::Malformed;
         }
@@ -259,9 +246,11 @@ impl<'a> Outcome<'a> {
 
     /// The cause of the denial, if any: the request cannot be read, or else the first rule that
     /// denies; a quota's denial takes precedence over a failure's.
-    fn find_cause(&self) -> Option<(Cause<'a>, u16)> {
+    fn find_cause(&self) -> Option<(Cause<'a>, (u16, RuleResult))> {
         let binding = || self.plan.applied.iter().filter(|applied| applied.is_binding());
-        let malformed = |it: &AppliedRule| Some((Cause::Malformed(it.malformed()?), it.rule));
+        let malformed = |it: &AppliedRule| {
+            Some((Cause::Malformed(it.malformed()?), (it.rule, RuleResult::Malformed)))
+        };
         if let Some(cause) = binding().find_map(malformed) {
             return Some(cause);
         }
@@ -271,12 +260,14 @@ impl<'a> Outcome<'a> {
                 Full::Key(_) | Full::Late(_) | Full::NoPlace => Cause::Quota(None),
             };
             let waits = self.plan.applied.iter().find(|applied| applied.rejected_waiting);
-            return Some((cause, waits.or_else(|| binding().next())?.rule));
+            let applied = waits.or_else(|| binding().next())?;
+            return Some((cause, (applied.rule, self.find_result(applied))));
         }
         let mut failure = None;
         for applied in binding() {
-            match (self.result(applied), self.rule(applied)) {
-                (result, Some(rule)) if result.denies() => {
+            let result = self.find_result(applied);
+            match (result, self.rule(applied)) {
+                (_, Some(rule)) if result.denies() => {
                     let cause = match &rule.terms.action {
                         Action::Respond(reply) => Cause::Silent(reply),
                         Action::Deny(reply) if !applied.is_without_key() => {
@@ -288,10 +279,10 @@ impl<'a> Outcome<'a> {
                         Action::Deny(reply) => Cause::MissingKey(reply.as_ref()),
                         Action::Delay(_) | Action::Mark(_) => Cause::MissingKey(None),
                     };
-                    return Some((cause, applied.rule));
+                    return Some((cause, (applied.rule, result)));
                 }
                 (RuleResult::Failed, Some(rule)) if rule.terms.on_failure == OnFailure::Deny => {
-                    failure = failure.or(Some((Cause::Failure, applied.rule)));
+                    failure = failure.or(Some((Cause::Failure, (applied.rule, result))));
                 }
                 _ => {}
             }
@@ -370,10 +361,9 @@ impl<'a> Outcome<'a> {
         self,
         applied: &'a AppliedRule,
     ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
-        let decisions = if applied.is_unasked() { &[] } else { self.quotas_of(applied) };
-        let quotas = self.policy.quotas(applied);
+        let quotas = if applied.is_unasked() { &[] } else { self.policy.quotas(applied) };
+        let (at, decisions) = self.decided(applied, quotas.len());
         let unit = self.rule(applied).and_then(Rule::unit);
-        let at = self.at_of(applied);
         quotas.iter().zip(decisions).map(move |(quota, decision)| Reported {
             quota,
             unit,
@@ -383,15 +373,5 @@ impl<'a> Outcome<'a> {
             rejected_waiting: applied.rejected_waiting,
             is_leased: applied.is_leased(),
         })
-    }
-}
-
-pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
-    let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);
-    match cause {
-        Cause::Quota(reply) | Cause::MissingKey(reply) => reply.map_or(429, of),
-        Cause::Silent(reply) | Cause::Rule(reply) => of(reply),
-        Cause::Malformed(_) => 400,
-        Cause::Failure | Cause::Busy => 503,
     }
 }

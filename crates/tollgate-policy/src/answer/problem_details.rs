@@ -46,25 +46,25 @@ impl ProblemKind {
     pub(crate) const DENIED_BY_RULE: Self =
         Self(r#"{"type":"urn:tollgate:problem:denied-by-rule","title":"Denied by Rule","status":"#);
 
-    /// The document, with the names of the violated policies (`violated-policies`, as
+    /// Appends the document, with the names of the violated policies (`violated-policies`, as
     /// draft-ietf-httpapi-ratelimit-headers registers it), if there are any.
-    pub(crate) fn of_quotas<'q>(
+    pub(crate) fn write<'q>(
         self,
         status: u16,
         detail: Detail,
         violated: impl Iterator<Item = &'q str>,
-    ) -> String {
-        let mut out = String::with_capacity(USUAL);
+        out: &mut String,
+    ) {
+        out.reserve(USUAL);
         out.push_str(self.0);
         out.push_str(digits(status.into(), &mut [0; DIGITS]));
         out.push_str(",\"detail\":\"");
         let start = out.len();
-        detail.push(&mut out);
+        detail.push(out);
         debug_assert!(!out.get(start..).unwrap_or_default().contains(['"', '\\']), "as it is");
         out.push('"');
-        list(violated, "violated-policies", &mut out, push_text);
+        list(violated, ",\"violated-policies\":[", out, push_text);
         out.push('}');
-        out
     }
 }
 
@@ -102,7 +102,7 @@ impl ProblemDetails<'_> {
     #[must_use]
     pub fn with_errors(&self, errors: &Problems) -> String {
         let mut out = self.begin();
-        list(errors.0.iter(), "errors", &mut out, |problem, out| {
+        list(errors.0.iter(), ",\"errors\":[", &mut out, |problem, out| {
             out.push_str("{\"path\":");
             push_text(&problem.path, out);
             out.push_str(",\"detail\":");
@@ -128,26 +128,20 @@ impl ProblemDetails<'_> {
     }
 }
 
-/// `,"name":[...]`, if there is anything to list.
+/// A member that is a list, if there is anything to list: it begins with `start`.
 fn list<T>(
     items: impl Iterator<Item = T>,
-    name: &str,
+    start: &str,
     out: &mut String,
     push: impl Fn(T, &mut String),
 ) {
-    let mut is_open = false;
+    let mut before = start;
     for item in items {
-        if is_open {
-            out.push(',');
-        } else {
-            out.push(',');
-            push_text(name, out);
-            out.push_str(":[");
-            is_open = true;
-        }
+        out.push_str(before);
         push(item, out);
+        before = ",";
     }
-    if is_open {
+    if before != start {
         out.push(']');
     }
 }
@@ -190,10 +184,12 @@ mod tests {
     #[test]
     fn members_that_say_nothing_are_left_out() {
         let plain = r#"{"type":"about:blank","title":"Bad","status":400,"detail":"it is"}"#;
+        let mut text = String::new();
         assert_eq!(BAD.with_errors(&Problems::default()), plain);
         let it_is = Detail { before: "it is", number: None };
         let bad = ProblemKind(r#"{"type":"about:blank","title":"Bad","status":"#);
-        assert_eq!(bad.of_quotas(400, it_is, core::iter::empty()), plain);
+        bad.write(400, it_is, core::iter::empty(), &mut text);
+        assert_eq!(text, plain);
     }
 
     #[test]
@@ -207,7 +203,8 @@ mod tests {
         ];
         for (kind, title) in kinds {
             let detail = Detail { before: "in ", number: Some((7, " s")) };
-            let text = kind.of_quotas(429, detail, ["a", "b\""].into_iter());
+            let mut text = String::new();
+            kind.write(429, detail, ["a", "b\""].into_iter(), &mut text);
             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
             let kind = read["type"].as_str().unwrap();
             let problem = ProblemDetails { kind, title, status: 429, detail: "in 7 s" };

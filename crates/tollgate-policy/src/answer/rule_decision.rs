@@ -111,10 +111,12 @@ impl<'a> Outcome<'a> {
         let outcome = *self;
         let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked());
         asked.filter_map(move |applied| {
+            let set = outcome.policy.applied_set(applied)?;
+            let (at, quotas) = outcome.decided(applied, set.quotas.len());
             Some(RuleDecision {
                 rule: applied.rule.into(),
                 quota_set: outcome.policy.index_of(&applied.set),
-                set: outcome.policy.applied_set(applied)?,
+                set,
                 result: outcome.result(applied),
                 cost: applied.cost,
                 is_binding: applied.is_binding(),
@@ -122,8 +124,8 @@ impl<'a> Outcome<'a> {
                 by_entry: applied.by_entry,
                 blocked_until: applied.blocked_until(),
                 is_leased: applied.is_leased(),
-                at: outcome.at_of(applied),
-                quotas: outcome.quotas_of(applied),
+                at,
+                quotas,
             })
         })
     }
@@ -198,6 +200,16 @@ impl<'a> Outcome<'a> {
         matches!(self.plan.rejected_waiting, Some(Full::Key(_) | Full::Worker(_)))
     }
 
+    /// The index of the partition by which the rule denies that [`Outcome::refused_by`] names, and
+    /// the keyed hash of its key.
+    #[must_use]
+    pub fn refused_key(&self) -> Option<(usize, u64)> {
+        let rule = self.refused_by()?;
+        let applied = self.plan.applied.iter().find(|it| usize::from(it.rule) == rule)?;
+        let partition = applied.partition()?;
+        Some((partition, self.partition_pk(partition)?))
+    }
+
     /// The keyed hash of a partition's key; [`Outcome::partition_key_hash`] returns it as text.
     #[must_use]
     pub fn partition_pk(&self, partition: usize) -> Option<u64> {
@@ -213,23 +225,28 @@ impl<'a> Outcome<'a> {
         self.plan.partition(partition).map(|it| pk_text(it.pk(&self.policy.response)))
     }
 
-    pub(crate) fn at_of(&self, applied: &AppliedRule) -> Timestamp {
+    /// When a rule was decided, and the decision of each of its quotas, of which there are `count`;
+    /// empty where none was made.
+    pub(crate) fn decided(
+        &self,
+        applied: &AppliedRule,
+        count: usize,
+    ) -> (Timestamp, &'a [Decision]) {
+        if applied.is_closed() {
+            return (Timestamp::ZERO, CLOSED);
+        }
         let partition = applied.partition().and_then(|i| self.plan.partitions.get(i));
-        partition.filter(|it| it.status.is_decided()).map_or(Timestamp::ZERO, |it| it.at)
+        let Some(partition) = partition.filter(|it| it.status.is_decided()) else {
+            return (Timestamp::ZERO, &[]);
+        };
+        let first = applied.first_decision;
+        let decisions = self.plan.decisions.get(first..first.saturating_add(count));
+        (partition.at, decisions.unwrap_or_default())
     }
 
     /// The decision of each quota of a rule; empty where none was made.
     pub(crate) fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {
-        if applied.is_closed() {
-            return CLOSED;
-        }
-        let partition = applied.partition().and_then(|i| self.plan.partitions.get(i));
-        if !partition.is_some_and(|stored| stored.status.is_decided()) {
-            return &[];
-        }
-        let first = applied.first_decision;
-        let end = first.saturating_add(self.policy.quotas(applied).len());
-        self.plan.decisions.get(first..end).unwrap_or_default()
+        self.decided(applied, self.policy.quotas(applied).len()).1
     }
 }
 

@@ -15,6 +15,11 @@ pub(crate) const DIGITS: usize = 20;
 /// A number in decimal, in `room`. Not with `core::fmt`, which takes several times as long: fields
 /// are written for every request.
 pub(crate) fn digits(number: u64, room: &mut [u8; DIGITS]) -> &str {
+    core::str::from_utf8(digit_bytes(number, room)).unwrap_or_default()
+}
+
+/// The same, not yet as text.
+fn digit_bytes(number: u64, room: &mut [u8; DIGITS]) -> &[u8] {
     let (mut first, mut rest) = (DIGITS, number);
     for (index, digit) in room.iter_mut().enumerate().rev() {
         let [last, ..] = (rest % 10).to_le_bytes();
@@ -25,7 +30,7 @@ pub(crate) fn digits(number: u64, room: &mut [u8; DIGITS]) -> &str {
             break;
         }
     }
-    core::str::from_utf8(room.get(first..).unwrap_or_default()).unwrap_or_default()
+    room.get(first..).unwrap_or_default()
 }
 
 /// A growing text.
@@ -81,10 +86,8 @@ impl Text {
 
     /// Appends a number in decimal.
     pub(crate) fn push_number(&mut self, number: u64) {
-        let mut room = [0; DIGITS];
-        let digits = digits(number, &mut room);
-        if !self.push_inline(digits.as_bytes()) {
-            self.push(digits);
+        if !self.push_inline(digit_bytes(number, &mut [0; DIGITS])) {
+            self.push(digits(number, &mut [0; DIGITS]));
         }
     }
 

@@ -40,7 +40,14 @@ pub(crate) fn pk(key: &[u8], response: &Response) -> u64 {
 /// spelling, so that the hash in a client's report or a log can be searched for in the history.
 #[must_use]
 pub fn pk_text(pk: u64) -> String {
+    let mut text = String::new();
+    push_pk_text(pk, &mut text);
+    text
+}
+
+/// Appends [`pk_text`] to `out`.
+pub fn push_pk_text(pk: u64, out: &mut String) {
     let mut buffer = [0; 12];
     // Eight bytes are twelve characters, so it always fits.
-    Base64::encode(&pk.to_be_bytes(), &mut buffer).map(String::from).unwrap_or_default()
+    out.push_str(Base64::encode(&pk.to_be_bytes(), &mut buffer).unwrap_or_default());
 }

@@ -238,17 +238,16 @@ fn write_value<F: Facts>(
         KeySource::Route => {
             return put(request.facts.route().filter(|name| !name.is_empty()).as_deref());
         }
-        KeySource::Header(name, repeated) => match request.facts.header(&name.0) {
-            Some(value) => write_header(&name.0, &value, repeated.unwrap_or(default), out)?,
-            None => return Ok(false),
-        },
-        KeySource::Cookie(name, repeated) => match request.facts.header("cookie") {
-            Some(header) => {
-                let repeated = repeated.unwrap_or(default);
-                return write_cookie(&header, name.as_bytes(), repeated, out);
-            }
-            None => return Ok(false),
-        },
+        KeySource::Header(name, repeated) => {
+            let repeated = repeated.unwrap_or(default);
+            let write = |value: &[u8]| write_header(&name.0, value, repeated, out).map(|()| true);
+            return request.facts.read_header(&name.0, write).unwrap_or(Ok(false));
+        }
+        KeySource::Cookie(name, repeated) => {
+            let repeated = repeated.unwrap_or(default);
+            let write = |header: &[u8]| write_cookie(header, name.as_bytes(), repeated, out);
+            return request.facts.read_header("cookie", write).unwrap_or(Ok(false));
+        }
         KeySource::Query(name, repeated) => {
             let values = request.query(name.as_bytes());
             return write_one(values, repeated.unwrap_or(default), out, |value, out| {
