@@ -121,29 +121,32 @@ pub fn docs(workspace: &Workspace) -> Result<()> {
 
 /// The test target that runs natively and in Node, and the one that runs in a browser.
 pub fn wasm_node(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, "tollgate-core", "vectors")
+    wasm(workspace, "vectors")
 }
 
 pub fn wasm_browser(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, "tollgate-core", "vectors_browser")
+    wasm(workspace, "vectors_browser")
 }
 
 /// The random policies and traces, after the optimised run has produced the expected results.
 pub fn cases_node(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, CASES, "decisions")
+    wasm(workspace, "decisions")
 }
 
 pub fn cases_browser(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, CASES, "decisions_browser")
+    wasm(workspace, "decisions_browser")
 }
 
 /// The golden tables of the simulator: the page shows the numbers of the command line.
 pub fn tables_node(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, LAB, "tables")
+    wasm(workspace, "tables")
 }
 
-fn wasm(workspace: &Workspace, package: &str, test: &str) -> Result<()> {
-    let arguments = ["test", "--target", WASM_TARGET, "-p", package, "--test", test];
+/// One test target. All packages that have one are named each time, so that cargo gives what they
+/// share the same features and compiles it once.
+fn wasm(workspace: &Workspace, test: &str) -> Result<()> {
+    let packages = ["-p", "tollgate-core", "-p", CASES, "-p", LAB];
+    let arguments = [&["test", "--target", WASM_TARGET], &packages[..], &["--test", test]].concat();
     let fix = "compare with the native step of the same test; the rows are the same";
     cargo(workspace, &arguments, fix)
 }
