@@ -7,7 +7,7 @@ use tollgate_e2e::process::wait_until;
 use tollgate_e2e::server::{ADMIN_TOKEN, Setup, TollgateServer};
 use tollgate_e2e::workerd::{answer, check_request};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn server(rules: Value) -> Setup {
     Setup::new(json!({"version": 1, "rules": rules}))
@@ -152,12 +152,15 @@ fn a_request_waits_here_and_a_place_in_a_queue_with_who_asks() {
             {"algorithm": "leaky-queue", "limit": 2, "window": "200s", "burst": 2}]},
     ]))
     .start();
+    let since = Instant::now();
     let mut clients: Vec<_> = (0..6).map(|_| server.client()).collect();
     for client in &mut clients {
         client.start(&check_request("GET", "/w", "192.0.2.1")).expect("sent");
     }
     for client in &mut clients {
-        let answer = answer(&client.finish(false).expect("an answer"));
+        // The server closes a connection on which nothing comes for ten seconds.
+        let lost = |why| panic!("no answer {:?} after the first connected: {why}", since.elapsed());
+        let answer = answer(&client.finish(false).unwrap_or_else(lost));
         assert_eq!(answer["decision"], "allow", "{answer}");
     }
     let request = json!({"method": "GET", "path": "/q"});
