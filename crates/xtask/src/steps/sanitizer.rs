@@ -32,7 +32,8 @@ pub fn races(workspace: &Workspace) -> Result<()> {
 fn tests(workspace: &Workspace) -> Command {
     let mut cargo = cargo_tools::with_nightly(workspace, "cargo");
     cargo.env("CARGO_TARGET_DIR", workspace.target.join("sanitizer"));
-    cargo.env("RUSTFLAGS", "-Zsanitizer=thread").env("TSAN_OPTIONS", "halt_on_error=1");
+    cargo.env("RUSTFLAGS", "-Zsanitizer=thread --cfg=tollgate_sanitized");
+    cargo.env("TSAN_OPTIONS", "halt_on_error=1");
     cargo.args(BUILD).args(TESTS);
     cargo
 }
