@@ -43,7 +43,8 @@ fn guarded<T>(panicked: Panicked, hook: impl FnOnce(&Worker) -> T) -> Option<T> 
 }
 
 /// What waits for the end of a hook that a panic has left, and the next tick, are still due.
-/// Another panic costs the request that it happened in, and the rest goes on.
+/// Another panic costs the request that it happened in, and the rest goes on. This ends: what a
+/// panic has left is not there for the next try, and a request is answered once.
 fn finish(worker: &Worker, before: (u32, Subject)) {
     while let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| worker.finish())) {
         report(&*panic);

@@ -171,6 +171,16 @@ impl Fleet {
         body
     }
 
+    /// A request with the key `a` is allowed, at once or after a response, and ends.
+    fn allows(&mut self, worker: &Worker) {
+        let (stream, is_allowed) = worker.ask(self.configuration, "a");
+        if !is_allowed {
+            self.answer_all();
+            assert_eq!(worker.outcome(stream), Outcome::Continues);
+        }
+        worker.end(stream);
+    }
+
     /// Responds to all requests, and sends those that follow.
     fn answer_all(&mut self) {
         self.configuration.run_main();
@@ -229,12 +239,7 @@ fn a_worker_whose_last_stream_ends_leaves_its_work_to_the_main_thread() {
     let worker = Worker::new();
     // A lease is asked for when a key has had eight requests.
     for _ in 0..8 {
-        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
-        if !is_allowed {
-            fleet.answer_all();
-            assert_eq!(worker.outcome(stream), Outcome::Continues);
-        }
-        worker.end(stream);
+        fleet.allows(&worker);
     }
     fleet.answer_all();
     // Its client leaves before the response comes, and the worker has no other stream.
@@ -304,13 +309,8 @@ fn work_is_handed_over_while_the_main_thread_sends_its_call() {
     assert!(is_sent, "it never asks in advance");
     fleet.answer_all();
     // If the lease were lost, later requests would wait for a response that has come.
-    for i in 0..200 {
-        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
-        if !is_allowed {
-            fleet.answer_all();
-            assert_eq!(worker.outcome(stream), Outcome::Continues, "{i}");
-        }
-        worker.end(stream);
+    for _ in 0..200 {
+        fleet.allows(&worker);
         fleet.answer_all();
     }
 }
@@ -577,20 +577,15 @@ fn a_configuration_that_has_ended_makes_no_calls() {
     let of_other = other.configuration;
     let open = worker.run(move || Of(of_other.open(Stream::get(&[]))));
     for _ in 0..12 {
-        let (stream, is_allowed) = worker.ask(fleet.configuration, "a");
-        if !is_allowed {
-            fleet.answer_all();
-            assert_eq!(worker.outcome(stream), Outcome::Continues);
-        }
-        worker.end(stream);
+        fleet.allows(&worker);
     }
     fleet.answer_all();
     worker.run(envoy::run_wakes);
     // The worker holds a lease, whose rest it is about to return.
     fleet.configuration.destroy();
-    let wait = || envoy::run_next_wake(Duration::from_secs(2));
-    assert!(worker.run(wait), "it holds no lease");
-    let more = (0..4).take_while(|_| worker.run(wait)).count();
+    let is_woken = |most_s| worker.run(move || envoy::run_next_wake(Duration::from_secs(most_s)));
+    assert!(is_woken(20), "it holds no lease");
+    let more = (0..4).take_while(|_| is_woken(2)).count();
     worker.end(open);
     // Counts of what has ended are the other's.
     assert_eq!((more, other.configuration.counted("fleet_asked")), (0, 0));
